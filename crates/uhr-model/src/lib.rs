@@ -1,0 +1,31 @@
+//! The vocabulary of uhr, and what an ELF file says about itself.
+//!
+//! Every other crate speaks in these words: addresses that say which space they live in, ids of a recording's rows,
+//! metrics with their units, dimensions, why a stack ended, what a thread waited for. There is no I/O here beyond
+//! reading bytes that a caller hands in, and no unsafe code.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod build_id;
+mod codes;
+mod dimension;
+mod ending;
+mod frame;
+mod ids;
+mod metric;
+pub mod object;
+mod region;
+mod unsymbolized;
+mod wait;
+
+pub use address::{Avma, CodeAddress, FileOffset, RelativeAddress, Svma};
+pub use build_id::BuildId;
+pub use dimension::{Dimension, DimensionKind};
+pub use ending::StackEnding;
+pub use frame::{FrameMode, ModuleKind};
+pub use ids::{FrameId, ModuleId, ProcessId, StackId, ThreadId};
+pub use metric::Metric;
+pub use region::Region;
+pub use unsymbolized::Unsymbolized;
+pub use wait::{WaitKind, syscall_name};
