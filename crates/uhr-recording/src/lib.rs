@@ -1,1 +1,27 @@
-//! uhr-recording
+//! The recording: what one capture leaves on disk.
+//!
+//! A folder with `manifest.json` and one table per file. While recording, tables are append-only Arrow IPC streams, so a
+//! killed recorder loses at most the batch it had not written; at the end they become Parquet, which other engines open
+//! as they are. Both sides of uhr meet here and nowhere else: the collecting side writes, the analysing side reads.
+//!
+//! `docs/format.md` is the schema for people; a test holds it against [`tables`].
+
+#![forbid(unsafe_code)]
+
+mod columns;
+mod error;
+mod finalize;
+mod manifest;
+mod reader;
+mod stream;
+pub mod tables;
+mod writer;
+
+pub use columns::{Column, ColumnDoc, Table};
+pub use error::RecordingError;
+pub use finalize::{Finalized, finalize, scale_weights};
+pub use manifest::{
+    Clock, Host, Ledger, MachineLoad, Manifest, SampleLedger, Settings, State, UhrCost, Window, new_id,
+};
+pub use reader::{Recording, Torn};
+pub use writer::RecordingWriter;

@@ -73,11 +73,12 @@ impl Segments {
     pub fn bias(&self, start: Avma, offset: FileOffset) -> Option<u64> {
         // The mapping begins at a page; the segment may begin inside it, so look for the segment whose page this is.
         const PAGE: u64 = 4096;
-        let segment = self.0.iter().filter(|segment| segment.executable).chain(self.0.iter()).find(|segment| {
-            let first = segment.offset.0 & !(PAGE - 1);
-            let end = segment.offset.0.saturating_add(segment.file_size);
-            offset.0 >= first && offset.0 < end
-        })?;
+        let segment =
+            self.0.iter().filter(|segment| segment.executable).chain(self.0.iter()).find(|segment| {
+                let first = segment.offset.0 & !(PAGE - 1);
+                let end = segment.offset.0.saturating_add(segment.file_size);
+                offset.0 >= first && offset.0 < end
+            })?;
         let address_of_offset_zero = segment.address.0.wrapping_sub(segment.offset.0);
         Some(start.0.wrapping_sub(offset.0).wrapping_sub(address_of_offset_zero))
     }

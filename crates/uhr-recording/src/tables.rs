@@ -1,0 +1,217 @@
+//! The tables of a recording. Times are nanoseconds of CLOCK_MONOTONIC; ids are row numbers of the table they name.
+
+use crate::columns::table;
+
+table! {
+    /// Where a thread was on a CPU: one row a sample, in the order of time within a thread.
+    Samples, SampleRow, "samples" {
+        /// When.
+        time_ns: u64,
+        /// Row of `threads`.
+        thread: u32,
+        /// The CPU it ran on.
+        cpu: u16,
+        /// Row of `stacks`: the leaf of the stack.
+        stack: u32,
+        /// CPU time that the sample stands for; a thread's rows add up to its exact time on CPU.
+        weight_ns: u64,
+        /// Code of `StackEnding`: why the stack ends where it does, or why there is none.
+        ending: u8,
+    }
+}
+
+table! {
+    /// Where a thread was not running. Short waits of one thread, stack and kind that begin within 100 ms are one row.
+    OffCpu, OffCpuRow, "offcpu" {
+        /// When the thread (first) stopped running.
+        start_ns: u64,
+        /// When it ran again (for the last time in this row), or when the recording ended.
+        end_ns: u64,
+        /// How long it did not run, in all: `end_ns - start_ns` where `count` is 1.
+        duration_ns: u64,
+        /// How many waits the row stands for.
+        count: u32,
+        /// Row of `threads`.
+        thread: u32,
+        /// Row of `stacks`: where it stopped running.
+        stack: u32,
+        /// Code of `StackEnding`.
+        ending: u8,
+        /// True if it could have run but something else had the CPU (metric `runqueue`), false if it waited (`off-cpu`).
+        runnable: bool,
+        /// Code of `WaitKind`.
+        wait: u8,
+        /// Number of the system call that it waited in, where that was seen.
+        syscall: Option<u32>,
+    }
+}
+
+table! {
+    /// User page faults: one row a sample.
+    Faults, FaultRow, "faults" {
+        /// When.
+        time_ns: u64,
+        /// Row of `threads`.
+        thread: u32,
+        /// Row of `stacks`.
+        stack: u32,
+        /// Code of `StackEnding`.
+        ending: u8,
+        /// The address that was touched.
+        address: u64,
+        /// Code of `Region`: what kind of memory it is in.
+        region: u8,
+        /// How many faults the row stands for.
+        weight: u64,
+    }
+}
+
+table! {
+    /// Resident memory of each process over time, polled.
+    Resident, ResidentRow, "resident" {
+        /// When.
+        time_ns: u64,
+        /// Row of `processes`.
+        process: u32,
+        /// Anonymous memory, in bytes.
+        anonymous_bytes: u64,
+        /// Memory of mapped files, in bytes.
+        file_bytes: u64,
+        /// Shared memory, in bytes.
+        shared_bytes: u64,
+    }
+}
+
+table! {
+    /// The stack tree. A node is a frame and the node that called it; parents come before children. Row 0 is the empty
+    /// stack: the parent of every outermost frame.
+    Stacks, StackRow, "stacks" {
+        /// This row's number.
+        id: u32,
+        /// The caller's node; missing in row 0.
+        parent: Option<u32>,
+        /// Row of `frames`; missing in row 0.
+        frame: Option<u32>,
+    }
+}
+
+table! {
+    /// One address of one module, seen in a stack.
+    Frames, FrameRow, "frames" {
+        /// This row's number.
+        id: u32,
+        /// Code of `FrameMode`.
+        mode: u8,
+        /// Row of `modules`; missing where the address lay in no known mapping.
+        module: Option<u32>,
+        /// The lookup address in the module: of a return address already minus one. Relative to the image base, or as
+        /// the module's kind says; the AVMA where the module is missing.
+        address: u64,
+        /// Whether it came from a return address (the instruction itself is then the call before it).
+        is_return: bool,
+    }
+}
+
+table! {
+    /// The names of each frame, innermost inlined function first. Every frame has at least one row.
+    Locations, LocationRow, "locations" {
+        /// Row of `frames`.
+        frame: u32,
+        /// 0 for the innermost function; the last row of a frame is the physical function.
+        depth: u32,
+        /// Demangled name.
+        function: Option<String>,
+        /// Source file.
+        file: Option<String>,
+        /// Source line.
+        line: Option<u32>,
+        /// Where the physical function starts in its module (or the unwind entry, where the function has no name).
+        function_start: Option<u64>,
+        /// Code of `FrameMode`, where the name says more than the address did (a Python function in generated code).
+        mode: Option<u8>,
+        /// Code of `Unsymbolized`: why there is no name.
+        reason: Option<u8>,
+    }
+}
+
+table! {
+    /// Files that code was mapped from, the kernel, and the generated code of each process.
+    Modules, ModuleRow, "modules" {
+        /// This row's number.
+        id: u32,
+        /// Code of `ModuleKind`.
+        kind: u8,
+        /// Path as the process saw it, or a name in brackets.
+        path: String,
+        /// Build id in hexadecimal.
+        build_id: Option<String>,
+        /// For generated code: row of `processes`.
+        process: Option<u32>,
+        /// Where its names came from.
+        symbols: Option<String>,
+    }
+}
+
+table! {
+    /// Executable mappings of each process.
+    Mappings, MappingRow, "mappings" {
+        /// When it was made (or first seen).
+        time_ns: u64,
+        /// Row of `processes`.
+        process: u32,
+        /// First address.
+        start: u64,
+        /// Address behind the last.
+        end: u64,
+        /// Offset in the file of the byte at `start`.
+        file_offset: u64,
+        /// Row of `modules`.
+        module: u32,
+    }
+}
+
+table! {
+    /// Processes. A pid that executes a new program is a new row.
+    Processes, ProcessRow, "processes" {
+        /// This row's number.
+        id: u32,
+        /// Its pid, in the namespace that uhr ran in.
+        pid: u32,
+        /// Its pid in its own namespace, where that differs.
+        inner_pid: Option<u32>,
+        /// Row of the process that started it, if that was recorded.
+        parent: Option<u32>,
+        /// Its name (`comm`).
+        name: String,
+        /// Path of its program.
+        executable: Option<String>,
+        /// When it began, or when the recording did.
+        start_ns: u64,
+        /// When it ended; missing if it outlived the recording.
+        end_ns: Option<u64>,
+    }
+}
+
+table! {
+    /// Threads.
+    Threads, ThreadRow, "threads" {
+        /// This row's number.
+        id: u32,
+        /// Row of `processes`.
+        process: u32,
+        /// Its tid, in the namespace that uhr ran in.
+        tid: u32,
+        /// Its last name (`comm`).
+        name: String,
+        /// When it began, or when the recording did.
+        start_ns: u64,
+        /// When it ended; missing if it outlived the recording.
+        end_ns: Option<u64>,
+        /// Exact time on CPU while recorded.
+        on_cpu_ns: u64,
+        /// Samples of it that were captured.
+        samples: u64,
+        /// Time it spent runnable but not running while recorded, by the scheduler's own count.
+        run_delay_ns: Option<u64>,
+    }
+}
