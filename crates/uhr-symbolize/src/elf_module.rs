@@ -1,0 +1,182 @@
+//! One ELF module: proves that the file is the one that ran, gathers its names from everywhere, answers its addresses.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use object::{ReadCache, ReadRef};
+use uhr_model::object::ElfFile;
+use uhr_model::{RelativeAddress, Svma, Unsymbolized};
+
+use crate::debug_files::{Places, open_regular};
+use crate::dwarf::{DebugSections, DwarfError, Lines};
+use crate::elf_symbols::{ElfSymbols, FunctionRanges};
+use crate::unwind_entry::UnwindEntries;
+use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
+
+/// Answers `addresses` (sorted) from an ELF file.
+pub(crate) fn symbolize_file(source: &ElfSource<'_>, addresses: &[RelativeAddress]) -> ModuleSymbols {
+    let Some(file) = open_regular(source.open) else {
+        return ModuleSymbols::unnamed(addresses, Unsymbolized::FileMissing, Vec::new());
+    };
+    survive(addresses, || {
+        let file = ReadCache::new(file);
+        let Ok(elf) = ElfFile::parse(&file) else {
+            return ModuleSymbols::unnamed(addresses, Unsymbolized::Malformed, Vec::new());
+        };
+        if source.build_id.is_some() && elf.build_id.as_ref() != source.build_id {
+            let note = Note::FileChanged { path: source.path.to_owned() };
+            return ModuleSymbols::unnamed(addresses, Unsymbolized::FileChanged, vec![note]);
+        }
+        with_debug_file(source, &elf, &file, addresses)
+    })
+}
+
+/// Answers `addresses` (sorted) from an ELF image in memory.
+pub(crate) fn symbolize_image(image: &[u8], addresses: &[RelativeAddress]) -> ModuleSymbols {
+    survive(addresses, || {
+        let Ok(elf) = ElfFile::parse(image) else {
+            return ModuleSymbols::unnamed(addresses, Unsymbolized::Malformed, Vec::new());
+        };
+        let mut symbols = ElfSymbols::default();
+        symbols.add_file(image);
+        let names = Names { functions: symbols.into_ranges(), lines: None };
+        names.answer(&elf, image, addresses, Origin::SymbolTable, Vec::new())
+    })
+}
+
+/// The readers of ELF and DWARF are others' code over strangers' bytes. Should one panic, this module has no names,
+/// and the recording keeps all others.
+fn survive(addresses: &[RelativeAddress], work: impl FnOnce() -> ModuleSymbols) -> ModuleSymbols {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| ModuleSymbols::unnamed(addresses, Unsymbolized::Malformed, Vec::new()))
+}
+
+fn with_debug_file(
+    source: &ElfSource<'_>,
+    elf: &ElfFile,
+    file: &ReadCache<File>,
+    addresses: &[RelativeAddress],
+) -> ModuleSymbols {
+    let places = Places { path: source.path, root: source.root };
+    let mut notes = Vec::new();
+    let own_lines = elf.section(".debug_info").or_else(|| elf.section(".zdebug_info")).is_some();
+    let debug_file = if own_lines { None } else { places.find(elf, &mut notes) };
+
+    let mut symbols = ElfSymbols::default();
+    symbols.add_file(file);
+    let origin;
+    let sections;
+    let alternate;
+    match &debug_file {
+        Some(found) => {
+            symbols.add_file(&found.file);
+            origin = Origin::DebugFile { path: found.path.clone(), found_by: found.found_by };
+            sections = read_lines(&found.file, &found.path, &mut notes);
+            alternate = places.alternate(&found.file, &found.path, &mut notes);
+        }
+        None => {
+            origin = if own_lines { Origin::Dwarf } else { Origin::SymbolTable };
+            sections = if own_lines { read_lines(file, source.path, &mut notes) } else { None };
+            alternate = if own_lines { places.alternate(file, source.path, &mut notes) } else { None };
+        }
+    }
+    let shared = alternate.as_ref().and_then(|file| read_lines(file, source.path, &mut notes));
+    let lines = sections.as_ref().and_then(|sections| match Lines::new(sections, shared.as_ref()) {
+        Ok(lines) => Some(lines),
+        Err(error) => {
+            notes.push(note_of(&error, source.path));
+            None
+        }
+    });
+    let names = Names { functions: symbols.into_ranges(), lines };
+    names.answer(elf, file, addresses, origin, notes)
+}
+
+fn read_lines<'d, R: ReadRef<'d>>(file: R, path: &Path, notes: &mut Vec<Note>) -> Option<DebugSections<'d>> {
+    DebugSections::read(file).unwrap_or_else(|error| {
+        notes.push(note_of(&error, path));
+        None
+    })
+}
+
+fn note_of(error: &DwarfError, path: &Path) -> Note {
+    let path = path.to_owned();
+    match *error {
+        DwarfError::Damaged => Note::DebugInfoDamaged { path },
+        DwarfError::TooLarge(bytes) => Note::DebugInfoTooLarge { path, bytes },
+    }
+}
+
+/// Everything that names a module's code.
+struct Names<'d> {
+    functions: FunctionRanges<'d>,
+    lines: Option<Lines<'d>>,
+}
+
+impl Names<'_> {
+    fn answer<'d, R: ReadRef<'d>>(
+        &self,
+        elf: &ElfFile,
+        file: R,
+        addresses: &[RelativeAddress],
+        origin: Origin,
+        mut notes: Vec<Note>,
+    ) -> ModuleSymbols {
+        let mut damaged = 0;
+        // Only nameless code needs the unwind entries: most modules never read them.
+        let entries = std::cell::LazyCell::new(|| UnwindEntries::new(elf, file));
+        let entry = |at: Svma| entries.as_ref().and_then(|entries| entries.start_of(at));
+        let mut results = Vec::with_capacity(addresses.len());
+        for &address in addresses {
+            let found = elf.segments.svma_of_relative(address).map(|at| self.find(at, &entry, &mut damaged));
+            let found = found.unwrap_or(Err(None));
+            let relative = |start| elf.segments.relative_of_svma(start);
+            results.push(match found {
+                Ok((start, locations)) => Ok(Symbolized {
+                    start: relative(start).unwrap_or(address),
+                    locations,
+                    kernel_module: None,
+                    mode: None,
+                }),
+                Err(start) => {
+                    Err(Unnamed { reason: Unsymbolized::NoSymbol, start: start.and_then(relative) })
+                }
+            });
+        }
+        if damaged > 0 {
+            notes.push(Note::LinesDamaged { addresses: damaged });
+        }
+        ModuleSymbols { results, origin, notes }
+    }
+
+    /// The start of the physical function and its locations, or the start of the unwind entry.
+    fn find(
+        &self,
+        address: Svma,
+        entry: &impl Fn(Svma) -> Option<Svma>,
+        damaged: &mut usize,
+    ) -> Result<(Svma, Vec<Location>), Option<Svma>> {
+        let symbol = self.functions.find(address);
+        let frames = self.lines.as_ref().and_then(|lines| {
+            lines.find(address).unwrap_or_else(|_| {
+                *damaged += 1;
+                None
+            })
+        });
+        let name = symbol.map(|(name, _)| demangle(&String::from_utf8_lossy(name)));
+        let mut locations = frames.as_ref().map_or_else(Vec::new, |frames| frames.locations.clone());
+        match locations.last_mut() {
+            // Assembler with line numbers, or split DWARF: the line is known, the name is in the symbol table.
+            Some(physical) => physical.function = physical.function.take().or(name),
+            None => {
+                locations.extend(name.map(|name| Location { function: Some(name), ..Location::default() }))
+            }
+        }
+        if locations.iter().all(|place| place.function.is_none()) {
+            return Err(entry(address));
+        }
+        let start = symbol.map(|(_, start)| start).or_else(|| frames.and_then(|frames| frames.start));
+        Ok((start.or_else(|| entry(address)).unwrap_or(address), locations))
+    }
+}
