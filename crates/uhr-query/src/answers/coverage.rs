@@ -1,0 +1,31 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What share of the truth an answer rests on. Follows the process, thread and time filters only.
+/// `expected = captured + lost + throttled + not_visible + drift`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Coverage {
+    /// Samples that there should be, by the kernel's own count (or exact CPU time over the period).
+    pub expected: u64,
+    /// Samples that there are.
+    pub captured: u64,
+    /// Samples lost because a buffer was full.
+    pub lost: u64,
+    /// Samples not taken while the kernel throttled the event.
+    pub throttled: u64,
+    /// Moments in the kernel that the recorder was not allowed to see.
+    pub not_visible: u64,
+    /// The rest: timers that ran late.
+    pub drift: i64,
+    /// Share of the samples with a stack whose stack is whole, callers up to the thread's first function.
+    pub stacks_complete_share: f64,
+    /// The others, by reason.
+    pub truncated: BTreeMap<String, u64>,
+    /// Share of the samples with a stack whose leaf has a function name.
+    pub symbolized_share: f64,
+    /// What one has to know, in plain sentences.
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,219 @@
+use uhr_model::{Dimension, FrameMode, Metric};
+use uhr_recording::RecordingError;
+
+use crate::answers::Candidate;
+use crate::command::Command;
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The recording could not be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// Its tables contradict each other.
+    #[error("the recording is damaged: {0}")]
+    Damaged(String),
+    /// No function has this name, and none contains it.
+    #[error("no function is called {name:?}, and none contains it")]
+    UnknownFunction {
+        /// What was asked for.
+        name: String,
+        /// The recording, for the next command.
+        recording: String,
+    },
+    /// Several functions have this name, or contain it.
+    #[error("{name:?} is part of {count} functions' names")]
+    AmbiguousFunction {
+        /// What was asked for.
+        name: String,
+        /// How many fit.
+        count: usize,
+        /// The largest of them.
+        candidates: Vec<Candidate>,
+        /// The command that asks for the largest of them.
+        next: Vec<String>,
+    },
+    /// No process, thread or module of the recording fits a filter.
+    #[error("the recording has no {} {name:?}", what.name())]
+    UnknownName {
+        /// `process`, `thread` or `module`.
+        what: Dimension,
+        /// What was asked for.
+        name: String,
+        /// The largest that there are.
+        candidates: Vec<Candidate>,
+        /// The recording, for the next command.
+        recording: String,
+    },
+    /// A time is not one that can be understood.
+    #[error("{0:?} is not a time")]
+    BadTime(String),
+    /// The window has no part in the recording.
+    #[error("{asked} lies outside the recording, which is {length} long and began at {start}")]
+    WindowOutside {
+        /// The time that was asked for, with its flag.
+        asked: String,
+        /// The length of the recording, in words.
+        length: String,
+        /// Its start as a date.
+        start: String,
+    },
+    /// The window ends before it begins.
+    #[error("the window from {from} to {to} is empty")]
+    WindowEmpty {
+        /// Its start, as it was given.
+        from: String,
+        /// Its end, as it was given.
+        to: String,
+    },
+    /// More parts of time than are sensible.
+    #[error("{asked} would cut the window into {buckets} parts; {} are the most", crate::window::MAX_BUCKETS)]
+    TooManyBuckets {
+        /// The dimension as it was given.
+        asked: String,
+        /// How many there would be.
+        buckets: u64,
+    },
+    /// There is no such dimension.
+    #[error("there is no dimension {0:?}")]
+    UnknownDimension(String),
+    /// There is no such metric.
+    #[error("there is no metric {0:?}")]
+    UnknownMetric(String),
+    /// There is no such mode.
+    #[error("there is no mode {0:?}")]
+    UnknownMode(String),
+    /// The metric cannot be grouped like this.
+    #[error("{} cannot be grouped by {}", metric.name(), dimension.name())]
+    DimensionNotOfMetric {
+        /// The dimension.
+        dimension: Dimension,
+        /// The metric.
+        metric: Metric,
+    },
+    /// Memory has no stacks, and so cannot be filtered by them.
+    #[error("{} has no stacks, so --{filter} cannot be used with it", metric.name())]
+    FilterNotOfMetric {
+        /// The flag without its dashes.
+        filter: &'static str,
+        /// The metric.
+        metric: Metric,
+    },
+    /// The recording does not have this metric.
+    #[error("the recording has no {}", metric.name())]
+    MetricNotRecorded {
+        /// The metric.
+        metric: Metric,
+        /// The recording, for the next command.
+        recording: String,
+    },
+}
+
+impl QueryError {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Recording(RecordingError::NotARecording { .. }) => "no-recording",
+            Self::Recording(RecordingError::TooNew { .. }) => "recording-too-new",
+            Self::Recording(RecordingError::Exists { .. }) => "exists",
+            Self::Recording(RecordingError::Io { .. }) => "io",
+            Self::Recording(RecordingError::Damaged { .. }) | Self::Damaged(_) => "damaged-recording",
+            Self::UnknownFunction { .. } => "unknown-function",
+            Self::AmbiguousFunction { .. } => "ambiguous-function",
+            Self::UnknownName { what: Dimension::Process, .. } => "unknown-process",
+            Self::UnknownName { what: Dimension::Thread, .. } => "unknown-thread",
+            Self::UnknownName { .. } => "unknown-module",
+            Self::BadTime(_) => "bad-time",
+            Self::WindowOutside { .. } => "window-outside-recording",
+            Self::WindowEmpty { .. } => "window-empty",
+            Self::TooManyBuckets { .. } => "too-many-parts",
+            Self::UnknownDimension(_) => "unknown-dimension",
+            Self::UnknownMetric(_) => "unknown-metric",
+            Self::UnknownMode(_) => "unknown-mode",
+            Self::DimensionNotOfMetric { .. } => "dimension-not-of-metric",
+            Self::FilterNotOfMetric { .. } => "filter-not-of-metric",
+            Self::MetricNotRecorded { .. } => "metric-not-recorded",
+        }
+    }
+
+    /// Whether the question is wrong whatever the recording holds (exit code 2 instead of 1).
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::BadTime(_)
+                | Self::UnknownDimension(_)
+                | Self::UnknownMetric(_)
+                | Self::UnknownMode(_)
+                | Self::DimensionNotOfMetric { .. }
+                | Self::FilterNotOfMetric { .. }
+        )
+    }
+
+    /// What would help.
+    pub fn hint(&self) -> Option<String> {
+        let words = |names: Vec<&str>| format!("one of: {}", names.join(", "));
+        Some(match self {
+            Self::UnknownDimension(_) => words(Dimension::ALL.iter().map(|one| one.name()).collect()),
+            Self::UnknownMetric(_) => words(Metric::ALL.iter().map(|one| one.name()).collect()),
+            Self::UnknownMode(_) => words(FrameMode::ALL.iter().map(|one| one.name()).collect()),
+            Self::BadTime(_) => {
+                "write an RFC 3339 stamp (2026-11-06T12:34:56Z), an offset from the start (1.5s, \
+                250ms, 2m), or one from the end (-2s)"
+                    .to_owned()
+            }
+            Self::UnknownFunction { .. } => {
+                "the name may be shorter than you think: any part of it that no other function has will do"
+                    .to_owned()
+            }
+            Self::AmbiguousFunction { .. } => {
+                "write more of the name, or narrow it with --module: candidates are listed by their share"
+                    .to_owned()
+            }
+            Self::UnknownName { candidates, .. } if !candidates.is_empty() => {
+                "the largest that there are stand in candidates".to_owned()
+            }
+            Self::DimensionNotOfMetric { dimension: Dimension::Region, .. } => {
+                "region belongs to page-faults".to_owned()
+            }
+            Self::DimensionNotOfMetric { dimension: Dimension::Syscall | Dimension::Wait, .. } => {
+                "syscall and wait belong to off-cpu, runqueue and wall".to_owned()
+            }
+            Self::DimensionNotOfMetric { metric: Metric::Resident, .. } => {
+                "resident memory belongs to a process: group it by process, command or time".to_owned()
+            }
+            Self::TooManyBuckets { .. } => {
+                "choose longer parts, or a shorter window with --from and --to".to_owned()
+            }
+            Self::MetricNotRecorded { .. } => "uhr doctor says what this host can record".to_owned(),
+            Self::Damaged(_) | Self::Recording(RecordingError::Damaged { .. }) => {
+                "what is whole may still be read table by table: they are Parquet or Arrow files".to_owned()
+            }
+            _ => return None,
+        })
+    }
+
+    /// Commands that make sense next.
+    pub fn next(&self) -> Vec<String> {
+        match self {
+            Self::AmbiguousFunction { next, .. } => next.clone(),
+            Self::UnknownFunction { recording, .. } => {
+                vec![Command::new("query", recording).with("group-by", "function").text()]
+            }
+            Self::UnknownName { what, recording, .. } => {
+                vec![Command::new("query", recording).with("group-by", what.name()).text()]
+            }
+            Self::MetricNotRecorded { recording, .. } => {
+                vec![Command::new("overview", recording).text(), "uhr doctor".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Names that could have been meant, largest first.
+    pub fn candidates(&self) -> &[Candidate] {
+        match self {
+            Self::AmbiguousFunction { candidates, .. } | Self::UnknownName { candidates, .. } => candidates,
+            _ => &[],
+        }
+    }
+}
