@@ -83,8 +83,10 @@ pub(crate) struct Lines<'s>(Context<EndianSlice<'s, RunTimeEndian>>);
 pub(crate) struct Frames {
     /// The innermost function first.
     pub(crate) locations: Vec<Location>,
-    /// Where the physical function begins, if that is asked for and known.
+    /// Where the physical function begins, or the part of it that holds the address.
     pub(crate) start: Option<Svma>,
+    /// The physical function's name, not demangled.
+    pub(crate) raw_name: Option<String>,
 }
 
 impl<'s> Lines<'s> {
@@ -100,6 +102,10 @@ impl<'s> Lines<'s> {
                 .load_sup(|id| Ok::<_, gimli::Error>(alternate.section(id)))
                 .map_err(|_| DwarfError::Damaged)?;
         }
+        // `addr2line` passes over units that it cannot read. If the first one is damaged, say so.
+        let first =
+            dwarf.units().next().and_then(|header| header.map(|header| dwarf.unit(header)).transpose());
+        first.map_err(|_| DwarfError::Damaged)?;
         dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
         Context::from_dwarf(dwarf).map(Self).map_err(|_| DwarfError::Damaged)
     }
@@ -112,23 +118,25 @@ impl<'s> Lines<'s> {
         let frames = self.0.find_frames(address.0).skip_all_loads();
         let mut frames = frames.map_err(|_| DwarfError::Damaged)?;
         let mut locations = Vec::new();
-        let mut physical = None;
+        let (mut physical, mut raw_name) = (None, None);
         while let Some(frame) = frames.next().map_err(|_| DwarfError::Damaged)? {
             if locations.len() == MAX_CHAIN {
                 return Err(DwarfError::Damaged);
             }
             let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
             locations.push(Location {
-                function: name.map(|name| demangle(&name)),
+                function: name.as_deref().map(demangle),
                 file: frame.location.as_ref().and_then(|place| place.file).map(str::to_owned),
                 line: frame.location.as_ref().and_then(|place| place.line),
             });
+            raw_name = name.map(Cow::into_owned);
             physical = frame.dw_die_offset;
         }
         if locations.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Frames { locations, start: physical.and_then(|entry| self.start_of(entry, address)) }))
+        let start = physical.and_then(|entry| self.start_of(entry, address));
+        Ok(Some(Frames { locations, start, raw_name }))
     }
 
     /// Where the part of the function that holds the address begins.

@@ -10,7 +10,7 @@ use uhr_model::{RelativeAddress, Svma, Unsymbolized};
 
 use crate::debug_files::{Places, open_regular};
 use crate::dwarf::{DebugSections, DwarfError, Lines};
-use crate::elf_symbols::{ElfSymbols, FunctionRanges};
+use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
 use crate::unwind_entry::UnwindEntries;
 use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
 
@@ -164,19 +164,42 @@ impl Names<'_> {
                 None
             })
         });
-        let name = symbol.map(|(name, _)| demangle(&String::from_utf8_lossy(name)));
-        let mut locations = frames.as_ref().map_or_else(Vec::new, |frames| frames.locations.clone());
-        match locations.last_mut() {
-            // Assembler with line numbers, or split DWARF: the line is known, the name is in the symbol table.
-            Some(physical) => physical.function = physical.function.take().or(name),
-            None => {
-                locations.extend(name.map(|name| Location { function: Some(name), ..Location::default() }))
+        let mut locations = Vec::new();
+        let (mut own_name, mut own_start) = (None, None);
+        if let Some(frames) = frames {
+            (locations, own_name, own_start) = (frames.locations, frames.raw_name, frames.start);
+        }
+        if let Some((name, start)) = symbol {
+            let name = String::from_utf8_lossy(name);
+            let name = match own_name {
+                Some(_) if own_start != Some(start) => None,
+                Some(own) => better_name(&name, &own).map(demangle),
+                // Assembler with line numbers, or split DWARF: the name is in the symbol table alone.
+                None => Some(demangle(&name)),
+            };
+            match locations.last_mut() {
+                Some(physical) => physical.function = name.or(physical.function.take()),
+                None => locations.push(Location { function: name, ..Location::default() }),
             }
         }
         if locations.iter().all(|place| place.function.is_none()) {
             return Err(entry(address));
         }
-        let start = symbol.map(|(_, start)| start).or_else(|| frames.and_then(|frames| frames.start));
+        let start = symbol.map(|(_, start)| start).or(own_start);
         Ok((start.or_else(|| entry(address)).unwrap_or(address), locations))
+    }
+}
+
+/// Of the symbol and the DWARF name of one function, the symbol where it says more.
+///
+/// DWARF names the definition: libc's `qsort` is `__GI_qsort` there, and GCC leaves out the namespaces and parameters
+/// of functions in anonymous namespaces. A symbol's suffix (`.cold`) is not part of the name.
+fn better_name<'n>(symbol: &'n str, dwarf: &str) -> Option<&'n str> {
+    let is_mangled = |name: &str| name.starts_with("_Z") || name.starts_with("_R");
+    let underscores = |name: &str| leading_underscores(name.as_bytes());
+    match (is_mangled(symbol), is_mangled(dwarf)) {
+        (true, false) => symbol.split('.').next(),
+        (false, false) if underscores(symbol) < underscores(dwarf) => Some(symbol),
+        _ => None,
     }
 }

@@ -108,6 +108,7 @@ impl Symbol<'_> {
     }
 }
 
+/// Names with fewer are meant for programmers.
 pub(crate) fn leading_underscores(name: &[u8]) -> usize {
     name.iter().take_while(|&&byte| byte == b'_').count()
 }

@@ -76,7 +76,7 @@ impl<'a> Jitdump<'a> {
             _ => return Err(JitdumpError::NotJitdump),
         };
         let mut header = Reader { bytes, at: 4, big_endian };
-        let fields = (header.u32(), header.u32(), header.skip(24).and_then(|()| header.u64()));
+        let fields = (header.u32(), header.u32(), header.skip(20).and_then(|()| header.u64()));
         let (Some(version), Some(size), Some(flags)) = fields else { return Err(JitdumpError::NotJitdump) };
         if version != 1 {
             return Err(JitdumpError::Version(version));

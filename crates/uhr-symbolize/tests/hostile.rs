@@ -1,0 +1,107 @@
+//! Damaged and forged input of every kind: names may be lost, the process is not.
+
+mod programs;
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use uhr_model::RelativeAddress;
+use uhr_symbolize::{Jitdump, KernelSymbols, ModuleSource, PerfMap, demangle, symbolize};
+
+/// A small program with symbols, DWARF, notes and unwind entries.
+static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "struct S { int f(int x) { return x * 3; } };
+        __attribute__((noinline)) int g(int x) { return S().f(x) + 1; }
+        int main(int argc, char **) { return g(argc); }";
+    std::fs::read(programs::compile(folder.path(), "a.cpp", source, &["-O1", "-g"])).unwrap()
+});
+
+fn survives(bytes: &[u8]) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forged");
+    std::fs::write(&path, bytes).unwrap();
+    let addresses: Vec<_> =
+        (0..0x5000).step_by(0x41).chain([u64::MAX, 1 << 63]).map(RelativeAddress).collect();
+    let answer = symbolize(&ModuleSource::Elf(programs::elf(&path)), &addresses);
+    assert_eq!(answer.results.len(), addresses.len());
+    let answer = symbolize(&ModuleSource::Vdso { image: bytes }, &addresses);
+    assert_eq!(answer.results.len(), addresses.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_bytes_as_elf(mut bytes in proptest::collection::vec(any::<u8>(), 0..4096)) {
+        survives(&bytes);
+        if let Some(start) = bytes.first_chunk_mut::<6>() {
+            *start = *b"\x7fELF\x02\x01";
+        }
+        survives(&bytes);
+    }
+
+    #[test]
+    fn cut_elf(share in 0.0..1.0f64) {
+        survives(&PROGRAM[..(PROGRAM.len() as f64 * share) as usize]);
+    }
+
+    #[test]
+    fn forged_elf(changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..64)) {
+        let mut bytes = PROGRAM.clone();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        survives(&bytes);
+    }
+
+    /// Whole fields, where headers are: sizes and offsets of all ones and zeros.
+    #[test]
+    fn forged_fields(at in any::<proptest::sample::Index>(), ones in any::<bool>(), behind in any::<bool>()) {
+        let mut bytes = PROGRAM.clone();
+        // The section table is at the end of the file, the program headers at its start.
+        let table = if behind { bytes.len() - 36 * 64 } else { 0 };
+        let at = table + (at.index(36 * 64 - 8) & !3);
+        bytes[at..at + 8].fill(if ones { 0xff } else { 0 });
+        survives(&bytes);
+    }
+
+    #[test]
+    fn perf_maps(text in proptest::collection::vec(prop_oneof![
+        Just(b"1000 10 x\n".to_vec()),
+        Just(b"ffffffffffffffff ff y\n".to_vec()),
+        Just(b"JS:*".to_vec()),
+        Just(b"1008 ff py::\n".to_vec()),
+        proptest::collection::vec(any::<u8>(), 0..20),
+        "[0-9a-f]{1,18} [0-9a-f]{1,18} (JS:|py::|Eval:)?[ :/*a-z0-9]*\n".prop_map(String::into_bytes),
+    ], 0..50), addresses in proptest::collection::vec(any::<u64>(), 0..20)) {
+        let text = text.concat();
+        let map = PerfMap::parse(&text);
+        let addresses: Vec<_> =
+            addresses.into_iter().chain(0xff0..0x1020).map(RelativeAddress).collect();
+        symbolize(&ModuleSource::PerfMap(&map), &addresses);
+    }
+
+    #[test]
+    fn jitdumps(mut bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(16), Just(48), any::<u8>()], 0..512)) {
+        let header = [0x44, 0x54, 0x69, 0x4a, 1, 0, 0, 0, 40, 0, 0, 0];
+        for (to, from) in bytes.iter_mut().zip(header) {
+            *to = from;
+        }
+        if let Ok(dump) = Jitdump::parse(&bytes) {
+            symbolize(&ModuleSource::Jitdump(&dump), &[RelativeAddress(0), RelativeAddress(u64::MAX)]);
+        }
+    }
+
+    #[test]
+    fn kallsyms(text in "([0-9a-f]{0,17} [tTwWdA] [a-z_$\\[\\]]*(\t\\[[a-z]*\\]?)?\n|[ -~ä]{0,20}\n){0,40}") {
+        let kernel = KernelSymbols::parse(&text);
+        symbolize(&ModuleSource::Kernel(&kernel), &[RelativeAddress(0), RelativeAddress(u64::MAX)]);
+    }
+
+    #[test]
+    fn names(name in "(_Z|_ZN|_R|___Z)?[A-Z0-9a-z_.$ä]{0,80}(17h[0-9a-f]{16}E)?") {
+        prop_assert!(demangle(&name).len() <= 64 * 1024);
+    }
+}
