@@ -1,1 +1,4 @@
 //! uhr-collect
+
+pub mod perf;
+pub mod unwind;

@@ -1,0 +1,215 @@
+#![forbid(unsafe_code)]
+//! The few x86-64 instructions that say how a frame ends: what stands before a return address, and what is left of a
+//! function from an address on. Nothing else is decoded; what is not recognised is no answer.
+
+use super::registers::RBP;
+
+/// Bytes before and from an address on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CodeAround {
+    before: [u8; Self::BEFORE],
+    after: [u8; Self::AFTER],
+    /// How many of `after` could be read; `before` is all there or all zero.
+    length: usize,
+}
+
+/// The call that a return address stands behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Call {
+    /// `call rel32`, to this address.
+    To(u64),
+    /// A call through a register or memory.
+    Indirect,
+    /// A call through an absolute slot of the thread's own block: how glibc calls the function of a new thread.
+    ThreadSlot,
+}
+
+/// The rest of a function from an address on: no calls, no branches, then it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Epilogue {
+    /// Where, counted from the stack pointer (or from rbp, after a `leave`), the return address is.
+    pub(super) return_address: u64,
+    /// Whether it counts from rbp.
+    pub(super) from_bp: bool,
+    /// Registers that it pops on the way, and where.
+    pub(super) popped: [Option<(u8, u64)>; 8],
+}
+
+impl CodeAround {
+    pub(super) const BEFORE: usize = 9;
+    pub(super) const AFTER: usize = 48;
+
+    /// The bytes from `BEFORE` before an address on, of which `length` from the address on could be read.
+    pub(super) fn new(bytes: &[u8; Self::BEFORE + Self::AFTER], length: usize) -> Option<Self> {
+        let (before, after) = bytes.split_first_chunk()?;
+        Some(Self { before: *before, after: *after.first_chunk()?, length: length.min(Self::AFTER) })
+    }
+
+    fn after(&self) -> &[u8] {
+        &self.after[..self.length]
+    }
+
+    /// The call that ends right before the address `at` that this is around.
+    pub(super) fn call_before(&self, at: u64) -> Option<Call> {
+        if let [0xe8, relative @ ..] = self.before.last_chunk::<5>()? {
+            return Some(Call::To(at.wrapping_add_signed(i64::from(i32::from_le_bytes(*relative)))));
+        }
+        // 64 ff 14 25 disp32: call *%fs:disp32
+        if self.before.last_chunk::<8>()?.starts_with(&[0x64, 0xff, 0x14, 0x25]) {
+            return Some(Call::ThreadSlot);
+        }
+        // ff /2: opcode, ModRM, SIB where the ModRM asks for one, displacement: two to seven bytes.
+        (2..=7usize)
+            .any(|length| is_indirect_call(&self.before[Self::BEFORE - length..]))
+            .then_some(Call::Indirect)
+    }
+
+    /// Whether the code is `rt_sigreturn`, which returns from a signal handler: system call 15.
+    pub(super) fn is_signal_return(&self) -> bool {
+        const FORMS: [&[u8]; 2] =
+            [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+        FORMS.iter().any(|form| self.after().starts_with(form))
+    }
+
+    /// Whether the code ends the thread or the program without another call: where musl's `clone` called the thread's
+    /// function from. The kernel does not come back from `exit`, so a `hlt` stands behind the `syscall`.
+    pub(super) fn ends_the_thread(&self) -> bool {
+        self.after().windows(3).take(16).any(|code| code == [0x0f, 0x05, 0xf4])
+    }
+
+    /// Whether this is where a goroutine's function returns to: one `nop` into Go's `goexit`, before its call.
+    pub(super) fn is_goroutine_exit(&self) -> bool {
+        self.before[Self::BEFORE - 1] == 0x90 && matches!(self.after(), [0xe8, _, _, _, _, 0x90, ..])
+    }
+
+    /// Whether the address is the start of a function with a frame pointer (0 bytes pushed), or right behind its
+    /// first push (8 bytes): then the return address is that far above the stack pointer.
+    pub(super) fn in_prologue(&self) -> Option<u64> {
+        const MOV: &[u8] = &[0x48, 0x89, 0xe5];
+        const MOV_OTHER_FORM: &[u8] = &[0x48, 0x8b, 0xec];
+        let after = self.after();
+        let without_landing_pad = after.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(after);
+        let is_mov = |code: &[u8]| code.starts_with(MOV) || code.starts_with(MOV_OTHER_FORM);
+        if without_landing_pad.strip_prefix(&[0x55]).is_some_and(is_mov) {
+            return Some(0);
+        }
+        (self.before[Self::BEFORE - 1] == 0x55 && is_mov(after)).then_some(8)
+    }
+
+    /// What is left of the function, if that is nothing but leaving it.
+    pub(super) fn epilogue(&self) -> Option<Epilogue> {
+        let mut left = Epilogue::default();
+        let mut code = self.after();
+        loop {
+            code = match code {
+                [0xc3, ..] | [0xf3 | 0xf2, 0xc3, ..] => return Some(left),
+                [0x48, 0x83, 0xc4, immediate, rest @ ..] if *immediate < 0x80 => {
+                    left.return_address += u64::from(*immediate);
+                    rest
+                }
+                [0x48, 0x81, 0xc4, a, b, c, d, rest @ ..] if *d < 0x80 => {
+                    left.return_address += u64::from(u32::from_le_bytes([*a, *b, *c, *d]));
+                    rest
+                }
+                // leave: the stack pointer becomes rbp, then rbp is popped.
+                [0xc9, rest @ ..] if left == Epilogue::default() => {
+                    left.from_bp = true;
+                    left.pop(RBP)?;
+                    rest
+                }
+                [0x41, pop @ 0x58..=0x5f, rest @ ..] => {
+                    left.pop(8 + (pop - 0x58))?;
+                    rest
+                }
+                [pop @ (0x58..=0x5b | 0x5d..=0x5f), rest @ ..] => {
+                    left.pop(DWARF_NUMBERS[usize::from(pop - 0x58)])?;
+                    rest
+                }
+                _ => return None,
+            };
+        }
+    }
+}
+
+/// DWARF's numbers of rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, in the order of the instruction set.
+const DWARF_NUMBERS: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
+
+impl Epilogue {
+    fn pop(&mut self, register: u8) -> Option<()> {
+        *self.popped.iter_mut().find(|slot| slot.is_none())? = Some((register, self.return_address));
+        self.return_address += 8;
+        Some(())
+    }
+}
+
+/// Whether these bytes are one whole `call *operand` (ff /2) in 64-bit code, with or without a REX prefix.
+fn is_indirect_call(code: &[u8]) -> bool {
+    let code = match code {
+        [0x40..=0x4f, rest @ ..] => rest,
+        _ => code,
+    };
+    let [0xff, modrm, rest @ ..] = code else { return false };
+    let (mode, operation, operand) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
+    let scaled = mode != 3 && operand == 4;
+    let displacement = match mode {
+        0 if operand == 5 => 4,
+        0 if scaled && rest.first().is_some_and(|sib| sib & 7 == 5) => 4,
+        1 => 1,
+        2 => 4,
+        _ => 0,
+    };
+    operation == 2 && rest.len() == usize::from(scaled) + displacement
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(before: &[u8], after: &[u8]) -> CodeAround {
+        let mut bytes = [0; CodeAround::BEFORE + CodeAround::AFTER];
+        bytes[CodeAround::BEFORE - before.len()..CodeAround::BEFORE].copy_from_slice(before);
+        bytes[CodeAround::BEFORE..][..after.len()].copy_from_slice(after);
+        CodeAround::new(&bytes, CodeAround::AFTER).unwrap()
+    }
+
+    #[test]
+    fn calls() {
+        let before = |bytes: &[u8]| around(bytes, &[]).call_before(0x1000);
+        assert_eq!(before(&[0xe8, 0xfb, 0xff, 0xff, 0xff]), Some(Call::To(0xffb)));
+        assert_eq!(before(&[0xff, 0xd0]), Some(Call::Indirect)); // call *%rax
+        assert_eq!(before(&[0x41, 0xff, 0xd4]), Some(Call::Indirect)); // call *%r12
+        assert_eq!(before(&[0xff, 0x50, 0x18]), Some(Call::Indirect)); // call *0x18(%rax)
+        assert_eq!(before(&[0xff, 0x15, 1, 2, 3, 4]), Some(Call::Indirect)); // call *disp(%rip)
+        assert_eq!(before(&[0x41, 0xff, 0x54, 0xc5, 0x08]), Some(Call::Indirect)); // call *8(%r13,%rax,8)
+        assert_eq!(before(&[0x64, 0xff, 0x14, 0x25, 0x48, 6, 0, 0]), Some(Call::ThreadSlot));
+        assert_eq!(before(&[0xff, 0xe0]), None); // jmp *%rax
+        assert_eq!(before(&[0x90]), None);
+    }
+
+    #[test]
+    fn epilogues() {
+        let after = |bytes: &[u8]| around(&[], bytes).epilogue();
+        let cpython = after(&[0x48, 0x83, 0xc4, 0x08, 0xc3]).unwrap();
+        assert_eq!((cpython.return_address, cpython.from_bp, cpython.popped[0]), (8, false, None));
+        let saved = after(&[0x48, 0x81, 0xc4, 0x00, 0x01, 0, 0, 0x5b, 0x5d, 0x41, 0x5c, 0xc3]).unwrap();
+        assert_eq!(saved.return_address, 0x118);
+        assert_eq!(saved.popped[..4], [Some((3, 0x100)), Some((6, 0x108)), Some((12, 0x110)), None]);
+        let leave = after(&[0xc9, 0xc3]).unwrap();
+        assert_eq!((leave.return_address, leave.from_bp, leave.popped[0]), (8, true, Some((6, 0))));
+        assert_eq!(
+            after(&[0x48, 0x83, 0xc4, 0xf8, 0xc3]),
+            None,
+            "a frame does not shrink below the stack pointer"
+        );
+        assert_eq!(after(&[0x5b, 0xe8]), None);
+        assert_eq!(after(&[0x58; 20]), None);
+    }
+
+    #[test]
+    fn prologues() {
+        assert_eq!(around(&[], &[0x55, 0x48, 0x89, 0xe5]).in_prologue(), Some(0));
+        assert_eq!(around(&[], &[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5]).in_prologue(), Some(0));
+        assert_eq!(around(&[0x55], &[0x48, 0x89, 0xe5]).in_prologue(), Some(8));
+        assert_eq!(around(&[0x90], &[0x48, 0x89, 0xe5]).in_prologue(), None);
+    }
+}

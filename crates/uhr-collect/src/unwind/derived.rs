@@ -1,0 +1,171 @@
+#![forbid(unsafe_code)]
+//! Frames of code that no call frame information covers: generated code, assembler, files that were stripped of it.
+//!
+//! Tried in this order: what is left of the function, where it only leaves (CPython's perf trampolines look so from
+//! inside); a prologue; the return address on top of the stack, of a function that has pushed nothing; the frame
+//! pointer. What is found counts only if it can be a return address: it lies in executable memory, behind a call.
+
+use rustc_hash::FxHashMap;
+use uhr_model::Avma;
+
+use super::code::CodeAround;
+use super::memory::TargetMemory;
+use super::registers::{RBP, RIP, RSP, Registers};
+use super::row::Step;
+use super::stack::Miss;
+use super::walk::{Frame, Place, Walk};
+
+/// Addresses whose code is kept, about 300 KB of a process with much generated code.
+const MAX_ADDRESSES: usize = 4096;
+/// How far above the stack pointer a frame pointer can be believed without seeing what it points to.
+const MAX_FRAME: u64 = 1 << 20;
+
+/// Code bytes of one process, until its mappings change.
+#[derive(Clone, Default, Debug)]
+pub(super) struct CodeCache(FxHashMap<u64, Option<CodeAround>>);
+
+impl CodeCache {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn around(&mut self, memory: &dyn TargetMemory, address: u64) -> Option<CodeAround> {
+        if self.0.len() >= MAX_ADDRESSES {
+            self.0.clear();
+        }
+        *self.0.entry(address).or_insert_with(|| read_around(memory, address))
+    }
+}
+
+fn read_around(memory: &dyn TargetMemory, address: u64) -> Option<CodeAround> {
+    let mut bytes = [0; CodeAround::BEFORE + CodeAround::AFTER];
+    let start = address.checked_sub(CodeAround::BEFORE as u64)?;
+    if let Ok(got) = memory.read(Avma(start), &mut bytes)
+        && let Some(length) = got.checked_sub(CodeAround::BEFORE)
+    {
+        return CodeAround::new(&bytes, length);
+    }
+    // Code at the very start of a mapping has nothing readable before it.
+    let length = memory.read(Avma(address), &mut bytes[CodeAround::BEFORE..]).ok()?;
+    bytes[..CodeAround::BEFORE].fill(0);
+    CodeAround::new(&bytes, length)
+}
+
+impl Walk<'_> {
+    pub(super) fn code_around(&mut self, address: u64) -> Option<CodeAround> {
+        self.code.around(self.memory?, address)
+    }
+
+    /// Whether a word can be a return address: executable, and behind a call or where a signal handler returns to.
+    pub(super) fn is_return_address(&mut self, address: u64) -> bool {
+        self.mappings.find(address.wrapping_sub(1)).is_some()
+            && (self.memory.is_none()
+                || self
+                    .code_around(address)
+                    .is_some_and(|code| code.call_before(address).is_some() || code.is_signal_return()))
+    }
+
+    /// The caller of a frame without call frame information.
+    pub(super) fn derive(&mut self, frame: &Frame, place: &Place<'_>) -> Result<Step, Miss> {
+        let regs = &frame.regs;
+        let code = self.code_around(regs.ip());
+        if let Some(code) = code {
+            if !frame.is_interrupted && (code.ends_the_thread() || code.is_goroutine_exit()) {
+                return Ok(Step::First);
+            }
+            if let Some(caller) = self.by_epilogue(regs, &code) {
+                return Ok(Step::Caller(caller));
+            }
+            if frame.is_interrupted
+                && let Some(pushed) = code.in_prologue()
+                && let Some(caller) = self.by_stack_pointer(regs, pushed)
+            {
+                return Ok(Step::Caller(caller));
+            }
+        }
+        // Assembler in a file often has no frame at all; generated code nearly always has one.
+        let stub = place.module.is_some_and(|module| module.is_stub(place.stated));
+        let slots: &[u64] = if stub { &[0, 8, 16] } else { &[0] };
+        let by_stack_pointer = |walk: &mut Self| {
+            let mut callers = slots.iter().filter(|_| frame.is_interrupted);
+            callers.find_map(|&pushed| walk.by_stack_pointer(regs, pushed)).map(Step::Caller)
+        };
+        let found = if place.module.is_some_and(|module| !module.is_go()) {
+            by_stack_pointer(self).map_or_else(|| self.by_frame_pointer(regs, place), Ok)
+        } else {
+            self.by_frame_pointer(regs, place).or_else(|miss| by_stack_pointer(self).ok_or(miss))
+        };
+        if found.is_err() {
+            // The code may have been written anew since it was read.
+            self.code.0.remove(&regs.ip());
+        }
+        found
+    }
+
+    fn by_epilogue(&mut self, regs: &Registers, code: &CodeAround) -> Option<Registers> {
+        let left = code.epilogue()?;
+        let base = if left.from_bp { regs.bp()? } else { regs.sp() };
+        let at = base.checked_add(left.return_address)?;
+        let return_address = self.stack.word(at).ok()?;
+        let mut caller = self.caller(regs, return_address, at.checked_add(8)?)?;
+        for (register, offset) in left.popped.into_iter().flatten() {
+            caller.set(register, self.stack.word(base.wrapping_add(offset)).ok());
+        }
+        Some(caller)
+    }
+
+    fn by_stack_pointer(&mut self, regs: &Registers, pushed: u64) -> Option<Registers> {
+        let at = regs.sp().checked_add(pushed)?;
+        let return_address = self.stack.word(at).ok()?;
+        self.caller(regs, return_address, at.checked_add(8)?)
+    }
+
+    fn by_frame_pointer(&mut self, regs: &Registers, place: &Place<'_>) -> Result<Step, Miss> {
+        let bp = regs.bp().ok_or(Miss::UnknownRegister)?;
+        if bp == 0 && place.module.is_some_and(|module| module.is_go()) {
+            return Ok(Step::First);
+        }
+        let above = bp.checked_sub(regs.sp()).ok_or(Miss::BadRule)?;
+        let at = bp.checked_add(8).ok_or(Miss::BadRule)?;
+        let return_address = match self.stack.word(at) {
+            Ok(word) => word,
+            Err(miss) if above <= MAX_FRAME && bp % 8 == 0 => return Err(miss),
+            Err(_) => return Err(Miss::BadRule),
+        };
+        let saved = self.stack.word(bp)?;
+        let sp = at.checked_add(8).ok_or(Miss::BadRule)?;
+        let mut caller = self.caller(regs, return_address, sp).ok_or(Miss::BadRule)?;
+        caller.set(RBP, Some(saved));
+        Ok(Step::Caller(caller))
+    }
+
+    fn caller(&mut self, regs: &Registers, return_address: u64, sp: u64) -> Option<Registers> {
+        if !self.is_return_address(return_address) && !self.is_goroutine_exit(return_address) {
+            return None;
+        }
+        let mut caller = regs.kept_by_callee();
+        caller.set(RIP, Some(return_address));
+        caller.set(RSP, Some(sp));
+        Some(caller)
+    }
+
+    fn is_goroutine_exit(&mut self, address: u64) -> bool {
+        self.mappings
+            .find(address)
+            .is_some_and(|mapping| mapping.module().is_some_and(|module| module.is_go()))
+            && self.code_around(address).is_some_and(|code| code.is_goroutine_exit())
+    }
+
+    /// The frame that the kernel pushed for a signal: when the handler has returned, the stack pointer is at a
+    /// `struct ucontext`, whose `sigcontext` begins at 40 (arch/x86/include/uapi/asm/{ucontext,sigcontext}.h).
+    pub(super) fn leave_signal_frame(&mut self, regs: &Registers) -> Result<Step, Miss> {
+        /// DWARF numbers in the order of `struct sigcontext`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+        const ORDER: [u8; 17] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, RSP, RIP];
+        let mut interrupted = *regs;
+        for (at, register) in ORDER.into_iter().enumerate() {
+            let address = regs.sp().wrapping_add(40 + at as u64 * 8);
+            interrupted.set(register, Some(self.stack.word(address)?));
+        }
+        Ok(Step::Caller(interrupted))
+    }
+}

@@ -1,0 +1,98 @@
+#![forbid(unsafe_code)]
+//! What executable memory a process has, and which file it came from.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use uhr_model::{Avma, FileOffset};
+
+use super::module::UnwindModule;
+
+/// One executable mapping.
+#[derive(Clone, Debug)]
+pub(super) struct Mapping {
+    start: u64,
+    end: u64,
+    /// What was added to the stated addresses of `module`.
+    bias: u64,
+    /// `None` for generated code, and for files that are not ELF.
+    module: Option<Arc<UnwindModule>>,
+}
+
+impl Mapping {
+    pub(super) fn module(&self) -> Option<&UnwindModule> {
+        self.module.as_deref()
+    }
+
+    /// Where the module states that the byte at an address of the process is.
+    pub(super) fn stated(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.bias)
+    }
+}
+
+/// The executable mappings of one process: sorted, without overlaps.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Mappings(Vec<Mapping>);
+
+impl Mappings {
+    pub(super) fn insert(
+        &mut self,
+        range: Range<Avma>,
+        offset: FileOffset,
+        module: Option<Arc<UnwindModule>>,
+    ) {
+        if range.is_empty() {
+            return;
+        }
+        self.remove(range.clone());
+        let placed = module.and_then(|module| Some((module.bias(range.start, offset)?, module)));
+        let (bias, module) = placed.map_or((0, None), |(bias, module)| (bias, Some(module)));
+        let at = self.0.partition_point(|mapping| mapping.start < range.start.0);
+        self.0.insert(at, Mapping { start: range.start.0, end: range.end.0, bias, module });
+    }
+
+    /// Takes out what lies in `range`; mappings that it cuts keep their rest.
+    pub(super) fn remove(&mut self, range: Range<Avma>) {
+        let first = self.0.partition_point(|mapping| mapping.end <= range.start.0);
+        let last = self.0.partition_point(|mapping| mapping.start < range.end.0);
+        if range.is_empty() || first >= last {
+            return;
+        }
+        let below = Mapping { end: range.start.0, ..self.0[first].clone() };
+        let above = Mapping { start: range.end.0, ..self.0[last - 1].clone() };
+        let kept = [below, above].into_iter().filter(|mapping| mapping.start < mapping.end);
+        self.0.splice(first..last, kept);
+    }
+
+    pub(super) fn find(&self, address: u64) -> Option<&Mapping> {
+        let at = self.0.partition_point(|mapping| mapping.start <= address).checked_sub(1)?;
+        self.0.get(at).filter(|mapping| address < mapping.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(mappings: &Mappings) -> Vec<(u64, u64)> {
+        mappings.0.iter().map(|mapping| (mapping.start, mapping.end)).collect()
+    }
+
+    #[test]
+    fn new_mappings_replace_what_they_cover() {
+        let mut mappings = Mappings::default();
+        let mut map = |start, end| {
+            mappings.insert(Avma(start)..Avma(end), FileOffset(0), None);
+            ranges(&mappings)
+        };
+        assert_eq!(map(10, 20), [(10, 20)]);
+        assert_eq!(map(30, 40), [(10, 20), (30, 40)]);
+        assert_eq!(map(15, 35), [(10, 15), (15, 35), (35, 40)]);
+        assert_eq!(map(5, 5), [(10, 15), (15, 35), (35, 40)]);
+        mappings.remove(Avma(20)..Avma(25));
+        assert_eq!(ranges(&mappings), [(10, 15), (15, 20), (25, 35), (35, 40)]);
+        assert!(mappings.find(24).is_none() && mappings.find(25).is_some() && mappings.find(40).is_none());
+        mappings.remove(Avma(0)..Avma(u64::MAX));
+        assert!(ranges(&mappings).is_empty());
+    }
+}

@@ -1,0 +1,122 @@
+#![forbid(unsafe_code)]
+//! The walk from one frame to its caller, and to the caller's caller.
+
+use std::sync::Arc;
+
+use uhr_model::{Avma, CodeAddress, StackEnding};
+
+use super::cache::UnwindCache;
+use super::derived::CodeCache;
+use super::mappings::Mappings;
+use super::memory::TargetMemory;
+use super::module::UnwindModule;
+use super::registers::Registers;
+use super::row::{Row, Step};
+use super::stack::{Miss, StackWords};
+
+/// The longest stack; a longer one ends with [`StackEnding::TooDeep`].
+pub const MAX_FRAMES: usize = 1024;
+
+/// A frame to be left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) regs: Registers,
+    /// Whether the address is an instruction that was about to run, not one behind a call.
+    pub(super) is_interrupted: bool,
+}
+
+impl Frame {
+    pub(super) fn interrupted(regs: Registers) -> Self {
+        Self { regs, is_interrupted: true }
+    }
+
+    pub(super) fn returning(regs: Registers) -> Self {
+        Self { regs, is_interrupted: false }
+    }
+
+    pub(super) fn address(&self) -> CodeAddress<Avma> {
+        let address = Avma(self.regs.ip());
+        if self.is_interrupted { CodeAddress::Instruction(address) } else { CodeAddress::Return(address) }
+    }
+}
+
+/// The code of one frame.
+pub(super) struct Place<'a> {
+    /// `None` for generated code.
+    pub(super) module: Option<&'a UnwindModule>,
+    /// The stated address in the module.
+    pub(super) stated: u64,
+    /// What the call frame information says.
+    pub(super) row: Option<Arc<Row>>,
+}
+
+/// A walk along one stack.
+pub(super) struct Walk<'a> {
+    pub(super) mappings: &'a Mappings,
+    pub(super) code: &'a mut CodeCache,
+    pub(super) memory: Option<&'a dyn TargetMemory>,
+    pub(super) stack: StackWords<'a>,
+    pub(super) cache: &'a mut UnwindCache,
+    pub(super) out: &'a mut Vec<CodeAddress<Avma>>,
+    /// How many frames of other stacks were in `out` before.
+    pub(super) begin: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// Walks from `frame` outwards, and leaves in `frame` the one that it could not leave. A [`Miss`] is a caller that
+    /// these means did not find; every frame up to there has been pushed.
+    pub(super) fn run(&mut self, frame: &mut Frame) -> Result<StackEnding, Miss> {
+        loop {
+            let Some(place) = self.place(frame.address().lookup()) else {
+                self.out.push(frame.address());
+                return Ok(StackEnding::UnknownMapping);
+            };
+            let is_signal_frame = self.is_signal_frame(frame, &place);
+            // The kernel wrote the address of the code that returns from a signal: no call stands before it.
+            frame.is_interrupted |= is_signal_frame;
+            self.out.push(frame.address());
+            if place.module.is_some_and(|module| module.is_entry_function(place.stated)) {
+                return Ok(StackEnding::Complete);
+            }
+            let caller = match self.leave(frame, &place, is_signal_frame)? {
+                Step::Caller(caller) => caller,
+                Step::First => return Ok(StackEnding::Complete),
+            };
+            // Only a signal handler may run on another stack than what it interrupted.
+            if caller.sp() <= frame.regs.sp() && !is_signal_frame {
+                return Ok(StackEnding::NoProgress);
+            }
+            if self.out.len() - self.begin >= MAX_FRAMES {
+                return Ok(StackEnding::TooDeep);
+            }
+            *frame = Frame { regs: caller, is_interrupted: is_signal_frame };
+        }
+    }
+
+    /// The code at an address of the process; `None` outside all known mappings.
+    pub(super) fn place(&mut self, address: Avma) -> Option<Place<'a>> {
+        let mapping = self.mappings.find(address.0)?;
+        let module = mapping.module();
+        let stated = mapping.stated(address.0);
+        Some(Place { module, stated, row: module.and_then(|module| self.cache.row(module, stated)) })
+    }
+
+    /// Whether a frame is the one that the kernel pushed to run a signal handler. Call frame information says so; where
+    /// there is none (musl, Go) the code does. Such code is entered by a return, not behind a call, so the byte before
+    /// it can belong to another function, which then ends there.
+    fn is_signal_frame(&mut self, frame: &Frame, place: &Place<'_>) -> bool {
+        match &place.row {
+            Some(row) if row.is_signal_frame => true,
+            Some(row) if frame.is_interrupted || !row.is_last_byte => false,
+            _ => self.code_around(frame.regs.ip()).is_some_and(|code| code.is_signal_return()),
+        }
+    }
+
+    fn leave(&mut self, frame: &Frame, place: &Place<'_>, is_signal_frame: bool) -> Result<Step, Miss> {
+        match &place.row {
+            Some(row) if row.is_signal_frame == is_signal_frame => row.step(&frame.regs, &mut self.stack),
+            _ if is_signal_frame => self.leave_signal_frame(&frame.regs),
+            _ => self.derive(frame, place),
+        }
+    }
+}
