@@ -51,7 +51,7 @@
 
   function draw() {
     const room = standalone ? svg.clientWidth || window.innerWidth : svg.parentNode.clientWidth;
-    width = Math.max(room, 480);
+    width = Math.max(room, 880);
     const height = Math.max(top + rows * ROW + MARGIN + BAR, standalone ? window.innerHeight : 0);
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
@@ -118,7 +118,7 @@
   }
   function placeButtons() {
     let x = width - MARGIN;
-    for (const { node, size } of buttons.toReversed()) {
+    for (const { node, size } of [...buttons].reverse()) {
       node.setAttribute("transform", `translate(${x - size} ${top - 38})`);
       x -= size + 8;
     }
@@ -152,10 +152,11 @@
 
   function describe() {
     const frame = pointed ?? current;
-    let text = [frame.lines.at(-1), frame.name, frame.code].filter(Boolean).join("  ·  ");
-    if (zoomed !== root && frame !== zoomed && frame.depth > zoomed.depth) {
-      text = `${(100 * frame.value / zoomed.value).toFixed(1)} % of the zoomed frame, ${text}`;
+    let numbers = frame.lines.at(-1);
+    if (zoomed !== root && frame.depth > zoomed.depth) {
+      numbers += ` (${(100 * frame.value / zoomed.value).toFixed(1)} % of the zoomed frame)`;
     }
+    const text = [numbers, frame.name, frame.code].filter(Boolean).join("  ·  ");
     const room = width - 2 * MARGIN - (searching() ? 260 + found.textContent.length * 7 : 0);
     details.textContent = cut(text, Math.floor(room / 7));
   }
@@ -225,6 +226,7 @@
     const below = above + 3 * ROW + BAR - window.innerHeight;
     if (window.scrollY > above) window.scrollTo(0, above);
     else if (window.scrollY < below) window.scrollTo(0, below);
+    placeBar();
   }
 
   function neighbour(frame, step) {

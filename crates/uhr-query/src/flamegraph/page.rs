@@ -23,8 +23,8 @@ const FRAME: u64 = 18;
 const COLUMN: u64 = 725;
 /// Room left of a frame's text and right of it together, in hundredths of a pixel.
 const PADDING: u64 = 800;
-/// Columns of the heading's lines: they fit a window of 800 pixels.
-const LINE_COLUMNS: usize = 112;
+/// Columns of the heading's lines: they fit the narrowest picture of the script, 880 pixels.
+const LINE_COLUMNS: usize = 126;
 const LINE: u64 = 18;
 /// Lines of subtitle. A command line can have megabytes; the notes are ours and are printed in full.
 const SUBTITLE_LINES: usize = 4;
@@ -42,7 +42,8 @@ pub(super) fn write(graph: &FlameGraph<'_>, layout: &Layout, out: &mut impl Writ
     )?;
     writeln!(out, "<title>{}</title>", Escaped(&title))?;
     writeln!(out, "<style><![CDATA[\n{STYLE}]]></style>")?;
-    writeln!(out, r#"<rect class="page" width="100%" height="100%"/>"#)?;
+    // The attribute is for viewers whose style sheets know no variables.
+    writeln!(out, r#"<rect class="page" width="100%" height="100%" fill="white"/>"#)?;
     head.write(out)?;
     writeln!(
         out,
@@ -84,23 +85,7 @@ fn write_frame(
         frame.value,
         Escaped(&name)
     )?;
-    // The script reads the tooltip by its lines: name, code (left out for what is none), numbers.
-    match (&function.module, function.mode) {
-        (Some(module), Some(mode)) => {
-            write!(out, "\n{} · {}", Escaped(&tooltip_name(module)), colour::label(mode))?;
-        }
-        (Some(module), None) => write!(out, "\n{}", Escaped(&tooltip_name(module)))?,
-        (None, Some(mode)) => write!(out, "\n{}", colour::label(mode))?,
-        (None, None) => {}
-    }
-    write!(
-        out,
-        "\n{}, {}, {} {}</title>",
-        Escaped(&quantity(frame.value, graph.unit)),
-        percent(frame.value, layout.total),
-        grouped(frame.samples),
-        if frame.samples == 1 { "sample" } else { "samples" }
-    )?;
+    write_tooltip_lines(graph, layout, frame, out)?;
     write!(
         out,
         r#"<rect class="{}" x="{}" y="{y}" width="{}" height="{FRAME}" rx="2"/>"#,
@@ -118,6 +103,32 @@ fn write_frame(
         )?;
     }
     writeln!(out, "</g>")
+}
+
+/// The tooltip below the name. The script reads it by its lines: name, code (left out for what is none), numbers.
+fn write_tooltip_lines(
+    graph: &FlameGraph<'_>,
+    layout: &Layout,
+    frame: &Placed,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let function = graph.tree.function_of(frame.node);
+    match (&function.module, function.mode) {
+        (Some(module), Some(mode)) => {
+            write!(out, "\n{} · {}", Escaped(&tooltip_name(module)), colour::label(mode))?;
+        }
+        (Some(module), None) => write!(out, "\n{}", Escaped(&tooltip_name(module)))?,
+        (None, Some(mode)) => write!(out, "\n{}", colour::label(mode))?,
+        (None, None) => {}
+    }
+    write!(
+        out,
+        "\n{}, {}, {} {}</title>",
+        Escaped(&quantity(frame.value, graph.unit)),
+        percent(frame.value, layout.total),
+        grouped(frame.samples),
+        if frame.samples == 1 { "sample" } else { "samples" }
+    )
 }
 
 /// Where a value lies in the picture, in hundredths of a pixel. Neighbours share their edge exactly.
@@ -160,12 +171,13 @@ impl Head {
             _ if layout.total == 0 => "Nothing was recorded.".to_string(),
             0 => format!("All {} frames are drawn.", grouped(layout.frames.len() as u64)),
             hidden => format!(
-                "{} {} narrower than {} % of the total {} hidden; {} of the total lies in them.",
+                "{} {} narrower than {} % of the total {} not drawn and not searched; {} of the total lies in {}.",
                 grouped(hidden as u64),
                 if hidden == 1 { "frame" } else { "frames" },
                 (graph.min_share * 1e7).round() / 1e5,
                 if hidden == 1 { "is" } else { "are" },
-                percent(layout.hidden_value, layout.total)
+                percent(layout.hidden_value, layout.total),
+                if hidden == 1 { "it" } else { "them" }
             ),
         };
         let mut notes: Vec<String> =
