@@ -11,7 +11,7 @@ use uhr_query::flamegraph::{FlameGraph, FlameTree, write};
 
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// A stack of the example: frames as `name@module`, the kind of each after a change of kind, weight in ms.
+/// A stack of the example, root first: name, module and kind of each frame; then its weight in ms.
 type Stack = (&'static [(&'static str, &'static str, FrameMode)], u64);
 
 const PY: &str = "report.py";
