@@ -1,4 +1,31 @@
-//! uhr-collect
+//! Records a program: Linux perf events, unwinding, the comings and goings of processes, and the evidence that names
+//! are made from later.
+//!
+//! One sample's way: the kernel writes it into a ring ([`perf`]); a reader thread copies it out; records of all rings are
+//! put in order of time; the pipeline unwinds its stack ([`unwind`]), turns addresses into frames of modules, and hands
+//! rows to the recording. [`Recorder`] is the whole of it.
 
+mod address_space;
+pub mod child;
+mod error;
+mod evidence;
+mod host;
+mod intern;
+mod modules;
 pub mod perf;
+mod pipeline;
+pub mod procfs;
+mod reader;
+mod recorder;
+mod resident;
+mod tasks;
 pub mod unwind;
+mod unwind_choice;
+mod waits;
+
+pub use error::CollectError;
+pub use evidence::{jitdump_name, perf_map_name};
+pub use host::{clock, host};
+pub use modules::{HeldFile, vdso_image};
+pub use recorder::{Captured, Options, Recorder, Target};
+pub use unwind_choice::UnwindChoice;

@@ -215,14 +215,18 @@ impl Session {
     /// Waits until a ring is full enough to be worth a pass, at most `timeout`. False: nothing was seen, but there can
     /// still be records. Notices the end of threads, too.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
-        let seen = self.watch.wait(timeout)?;
-        for seen in seen.iter().filter(|seen| seen.ended) {
-            let number = seen.number as usize;
-            if let Some(Some(lane)) = self.lanes.get_mut(number) {
-                lane.watch_next(number, &self.watch);
+        let mut seen = self.watch.wait(timeout)?;
+        let was_seen = !seen.is_empty();
+        // An ended event gives its place to the next thread's, which may have ended too.
+        while seen.iter().any(|seen| seen.ended) {
+            for number in seen.iter().filter(|seen| seen.ended).map(|seen| seen.number as usize) {
+                if let Some(Some(lane)) = self.lanes.get_mut(number) {
+                    lane.watch_next(number, &self.watch);
+                }
             }
+            seen = self.watch.wait(Duration::ZERO)?;
         }
-        Ok(!seen.is_empty())
+        Ok(was_seen)
     }
 
     /// All recorded threads have ended. Known only from [`Session::wait`]; drain once more after it.

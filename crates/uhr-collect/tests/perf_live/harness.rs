@@ -60,7 +60,7 @@ impl Recorded {
 impl Target {
     /// Compiles the program and starts a shell that executes it once it is told to go. `None`: this host grants no
     /// perf events.
-    pub(crate) fn start(arguments: &str, flags: &[&str]) -> Option<Self> {
+    pub(crate) fn start(arguments: &str) -> Option<Self> {
         if !can_record() {
             return None;
         }
@@ -68,9 +68,15 @@ impl Target {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/perf_live/target.c");
         let program = folder.path().join("target");
         let compiled = Command::new("gcc")
-            .args(["-O2", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-no-pie", "-pthread"])
+            .args([
+                "-O2",
+                "-fno-omit-frame-pointer",
+                "-mno-omit-leaf-frame-pointer",
+                "-fno-optimize-sibling-calls",
+                "-no-pie",
+                "-pthread",
+            ])
             .args(["-Wl,--build-id"])
-            .args(flags)
             .arg("-o")
             .args([&program, &source])
             .status()
@@ -157,7 +163,7 @@ impl Target {
 
 /// Records a run of the target from its exec to its end.
 pub(crate) fn record(arguments: &str, settings: &Settings) -> Option<Recorded> {
-    let mut target = Target::start(arguments, &[])?;
+    let mut target = Target::start(arguments)?;
     let mut session = Session::open(Targets::Child { pid: target.pid() }, settings).unwrap();
     target.go();
     Some(target.follow(&mut session))

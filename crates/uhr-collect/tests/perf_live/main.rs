@@ -67,7 +67,8 @@ fn user_chains_are_the_call_stack() {
         names == [Some("burn_leaf"), Some("burn_middle"), Some("main")] && !sample.chain_is_full
     });
     // The first instructions of a function have no frame yet, and so miss one caller.
-    assert!(whole.count() * 100 >= in_leaf.len() * 97);
+    let whole = whole.count();
+    assert!(whole * 100 >= in_leaf.len() * 97, "{whole} of {}", in_leaf.len());
     assert!(in_leaf.iter().all(|(_, sample)| sample.kernel_chain.is_empty()));
 }
 
@@ -132,14 +133,15 @@ fn switches_have_stacks_where_the_kernel_is_visible() {
         return;
     }
     let functions = symbols(&recorded.program);
-    let (start, (size, _)) = functions.iter().find(|(_, (_, name))| name == "sleep_once").unwrap();
+    // nanosleep itself keeps no frame pointer, so that its caller is skipped: main is the first to be seen.
+    let (start, (size, _)) = functions.iter().find(|(_, (_, name))| name == "main").unwrap();
     let records = recorded.records();
-    let in_sleep = samples(&records, EventKind::Switch).into_iter().filter(|(_, sample)| {
+    let in_main = samples(&records, EventKind::Switch).into_iter().filter(|(_, sample)| {
         assert!(sample.in_kernel && !sample.kernel_chain.is_empty());
         sample.user_chain.iter().any(|address| (*start..start + size).contains(&address))
     });
-    let stood_for: u64 = in_sleep.map(|(_, sample)| sample.period).sum();
-    assert_near("switches in sleep_once", stood_for as f64, 30.0, 0.2);
+    let stood_for: u64 = in_main.map(|(_, sample)| sample.period).sum();
+    assert_near("switches under main", stood_for as f64, 30.0, 0.2);
 }
 
 #[test]
@@ -208,11 +210,11 @@ fn page_faults_carry_their_addresses_and_weights() {
 #[test]
 fn lost_records_are_as_many_as_the_events_say() {
     let settings = Settings { ring_bytes: Some(32 << 10), frequency: 4000, ..Settings::default() };
-    let Some(mut target) = Target::start("burn 800", &[]) else { return };
+    let Some(mut target) = Target::start("burn 800") else { return };
     let mut session = Session::open(Targets::Child { pid: target.pid() }, &settings).unwrap();
     target.go();
     std::thread::sleep(Duration::from_millis(400));
-    let recorded = target.follow(session_ref(&mut session));
+    let recorded = target.follow(&mut session);
     let told: u64 = recorded
         .records()
         .iter()
@@ -223,13 +225,9 @@ fn lost_records_are_as_many_as_the_events_say() {
     assert_eq!(told, counted);
 }
 
-fn session_ref(session: &mut Session) -> &mut Session {
-    session
-}
-
 #[test]
 fn one_ring_a_thread_keeps_switches_names_and_new_threads() {
-    let Some(mut target) = Target::start("crowd 400", &[]) else { return };
+    let Some(mut target) = Target::start("crowd 400") else { return };
     target.go();
     target.wait_for("ready");
     let tids = target.threads();
@@ -270,7 +268,7 @@ fn one_ring_a_thread_keeps_switches_names_and_new_threads() {
 
 #[test]
 fn running_threads_are_attached_by_cpu() {
-    let Some(mut target) = Target::start("crowd 400", &[]) else { return };
+    let Some(mut target) = Target::start("crowd 400") else { return };
     target.go();
     target.wait_for("ready");
     let mut tids = target.threads();
@@ -309,7 +307,7 @@ fn the_whole_machine_for_those_who_may() {
     }
     let mut session = opened.unwrap();
     session.enable().unwrap();
-    let Some(mut target) = Target::start("burn 400", &[]) else { return };
+    let Some(mut target) = Target::start("burn 400") else { return };
     target.go();
     let recorded = target.follow(&mut session);
     let records = recorded.records();

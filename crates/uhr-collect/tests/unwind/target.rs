@@ -14,7 +14,13 @@ use uhr_model::object::ElfFile;
 use uhr_model::{Avma, CodeAddress, FileOffset, StackEnding};
 
 /// Compiles a source file with these words in front of it and after it; panics with the compiler's message.
-pub fn compile(folder: &Path, command: &[&str], source_name: &str, source: &str, output: &str) -> PathBuf {
+pub(crate) fn compile(
+    folder: &Path,
+    command: &[&str],
+    source_name: &str,
+    source: &str,
+    output: &str,
+) -> PathBuf {
     let path = folder.join(source_name);
     std::fs::write(&path, source).unwrap();
     let result = folder.join(output);
@@ -38,23 +44,25 @@ struct Mapped {
 }
 
 /// A running child, ended when it is dropped.
-pub struct Target {
+pub(crate) struct Target {
     child: Child,
+    /// The thread that is stopped: the main one, unless a test says otherwise.
+    pub(crate) tid: libc::pid_t,
     seized: bool,
     mapped: Vec<Mapped>,
     symbols: HashMap<String, Symbols>,
-    pub unwinder: ProcessUnwinder,
-    pub cache: UnwindCache,
-    pub modules: HashMap<String, Arc<UnwindModule>>,
+    pub(crate) unwinder: ProcessUnwinder,
+    pub(crate) cache: UnwindCache,
+    pub(crate) modules: HashMap<String, Arc<UnwindModule>>,
 }
 
 /// One stopped moment, unwound.
 #[derive(Debug)]
-pub struct Moment {
-    pub names: Vec<String>,
-    pub frames: Vec<CodeAddress<Avma>>,
-    pub ending: StackEnding,
-    pub regs: libc::user_regs_struct,
+pub(crate) struct Moment {
+    pub(crate) names: Vec<String>,
+    pub(crate) frames: Vec<CodeAddress<Avma>>,
+    pub(crate) ending: StackEnding,
+    pub(crate) regs: libc::user_regs_struct,
 }
 
 impl Drop for Target {
@@ -65,9 +73,10 @@ impl Drop for Target {
 }
 
 impl Target {
-    pub fn run(command: &mut Command) -> Self {
+    pub(crate) fn run(command: &mut Command) -> Self {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         Self {
+            tid: child.id() as libc::pid_t,
             child,
             seized: false,
             mapped: Vec::new(),
@@ -78,16 +87,37 @@ impl Target {
         }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn memory(&self) -> ProcessMemory {
+    pub(crate) fn memory(&self) -> ProcessMemory {
         ProcessMemory::new(self.pid())
     }
 
+    /// The threads beside the main one, once there are `count` of them.
+    pub(crate) fn other_threads(&self, count: usize) -> Vec<libc::pid_t> {
+        loop {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            let tids = tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse().unwrap());
+            let others: Vec<libc::pid_t> = tids.filter(|&tid| tid != self.pid() as libc::pid_t).collect();
+            if others.len() >= count {
+                return others;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Writes to the program's standard input, closes it, and waits for the program to end.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        let mut input = self.child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, bytes).unwrap();
+        drop(input);
+        self.child.wait().unwrap();
+    }
+
     /// Reads the mappings anew.
-    pub fn read_maps(&mut self) {
+    pub(crate) fn read_maps(&mut self) {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
         self.unwinder = ProcessUnwinder::new();
         self.mapped.clear();
@@ -131,7 +161,7 @@ impl Target {
     }
 
     /// The name of the function around an address: nm's, or `?` and the file's name where nm has none.
-    pub fn name(&self, address: Avma) -> String {
+    pub(crate) fn name(&self, address: Avma) -> String {
         let Some(mapped) = self.mapped.iter().find(|one| (one.start..one.end).contains(&address.0)) else {
             return format!("unmapped {address}");
         };
@@ -141,12 +171,12 @@ impl Target {
             .unwrap_or_else(|| format!("?{}", Path::new(&mapped.path).file_name().unwrap().to_string_lossy()))
     }
 
-    pub fn names(&self, frames: &[CodeAddress<Avma>]) -> Vec<String> {
+    pub(crate) fn names(&self, frames: &[CodeAddress<Avma>]) -> Vec<String> {
         frames.iter().map(|frame| self.name(frame.lookup())).collect()
     }
 
     /// Stops the thread again and again until `wanted` says that this moment is the one; it then stays stopped.
-    pub fn stop_when(&mut self, copy: usize, mut wanted: impl FnMut(&Moment) -> bool) -> Moment {
+    pub(crate) fn stop_when(&mut self, copy: usize, mut wanted: impl FnMut(&Moment) -> bool) -> Moment {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             self.stop();
@@ -163,12 +193,12 @@ impl Target {
     }
 
     /// The moment when the innermost function is `name`.
-    pub fn stop_in(&mut self, name: &str) -> Moment {
+    pub(crate) fn stop_in(&mut self, name: &str) -> Moment {
         self.stop_when(64 << 10, |moment| moment.names.first().is_some_and(|first| first == name))
     }
 
     /// Unwinds as a sample with a stack copy of at most `copy` bytes would be.
-    pub fn unwind(&mut self, regs: libc::user_regs_struct, copy: usize) -> Moment {
+    pub(crate) fn unwind(&mut self, regs: libc::user_regs_struct, copy: usize) -> Moment {
         let mut bytes = vec![0; copy];
         let got = self.memory().read(Avma(regs.rsp), &mut bytes).unwrap_or(0);
         bytes.truncate(got);
@@ -181,53 +211,53 @@ impl Target {
     }
 
     fn stop(&mut self) {
-        let pid = self.pid() as libc::pid_t;
+        let tid = self.tid;
         if !self.seized {
             // SAFETY: plain ptrace requests on our own child; no pointers are passed.
-            let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) };
+            let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) };
             assert_eq!(done, 0, "PTRACE_SEIZE: {}", std::io::Error::last_os_error());
             self.seized = true;
         }
         // SAFETY: as above.
-        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0) }, 0);
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) }, 0);
         loop {
             let mut status = 0;
             // SAFETY: `status` outlives the call.
-            let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
-            assert_eq!(waited, pid);
+            let waited = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
+            assert_eq!(waited, tid);
             assert!(libc::WIFSTOPPED(status), "the program ended: {status:#x}");
             if status >> 16 == libc::PTRACE_EVENT_STOP {
                 return;
             }
             // A signal on its way in: pass it on, and wait for our own stop.
             // SAFETY: as above.
-            unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, libc::WSTOPSIG(status)) };
+            unsafe { libc::ptrace(libc::PTRACE_CONT, tid, 0, libc::WSTOPSIG(status)) };
         }
     }
 
-    pub fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         // SAFETY: as above.
-        unsafe { libc::ptrace(libc::PTRACE_CONT, self.pid() as libc::pid_t, 0, 0) };
+        unsafe { libc::ptrace(libc::PTRACE_CONT, self.tid, 0, 0) };
     }
 
     /// Runs one instruction.
-    pub fn step(&mut self) -> libc::user_regs_struct {
-        let pid = self.pid() as libc::pid_t;
+    pub(crate) fn step(&mut self) -> libc::user_regs_struct {
+        let tid = self.tid;
         let mut status = 0;
         // SAFETY: as above.
         unsafe {
-            libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, 0);
-            libc::waitpid(pid, &raw mut status, libc::__WALL);
+            libc::ptrace(libc::PTRACE_SINGLESTEP, tid, 0, 0);
+            libc::waitpid(tid, &raw mut status, libc::__WALL);
         }
         assert!(libc::WIFSTOPPED(status));
         self.registers()
     }
 
-    pub fn registers(&self) -> libc::user_regs_struct {
+    pub(crate) fn registers(&self) -> libc::user_regs_struct {
         // SAFETY: a struct of integers.
         let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel fills `regs`, which outlives the call.
-        let done = unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.pid() as libc::pid_t, 0, &raw mut regs) };
+        let done = unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.tid, 0, &raw mut regs) };
         assert_eq!(done, 0);
         regs
     }

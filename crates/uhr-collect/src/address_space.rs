@@ -1,0 +1,146 @@
+//! What is mapped where in one process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uhr_model::object::Segments;
+use uhr_model::{Avma, FileOffset, FrameMode, ModuleId, ModuleKind, Region};
+
+use crate::intern::FrameKey;
+
+/// One mapping.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapped {
+    pub(crate) end: Avma,
+    pub(crate) file_offset: FileOffset,
+    pub(crate) region: Region,
+    /// `None` for data.
+    pub(crate) code: Option<MappedCode>,
+}
+
+/// The code side of a mapping.
+#[derive(Clone, Debug)]
+pub(crate) struct MappedCode {
+    pub(crate) module: ModuleId,
+    pub(crate) kind: ModuleKind,
+    pub(crate) segments: Arc<Segments>,
+}
+
+/// The mappings of one process, as far as the kernel has told of them. `munmap` and `mremap` give no record, so what is
+/// here may be gone: a newer mapping replaces what it covers, and a fork copies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddressSpace(BTreeMap<Avma, Mapped>);
+
+impl AddressSpace {
+    /// Adds a mapping; what it covers of older ones is cut away.
+    pub(crate) fn map(&mut self, start: Avma, mapped: Mapped) {
+        let overlapping: Vec<Avma> = self
+            .0
+            .range(..mapped.end)
+            .rev()
+            .take_while(|(_, old)| old.end > start)
+            .map(|(&old_start, _)| old_start)
+            .collect();
+        for old_start in overlapping {
+            let Some(old) = self.0.remove(&old_start) else { continue };
+            if old_start < start {
+                self.0.insert(old_start, Mapped { end: start, ..old.clone() });
+            }
+            if old.end > mapped.end {
+                let skipped = mapped.end.0 - old_start.0;
+                let file_offset = FileOffset(old.file_offset.0.wrapping_add(skipped));
+                self.0.insert(mapped.end, Mapped { file_offset, ..old });
+            }
+        }
+        self.0.insert(start, mapped);
+    }
+
+    /// The mapping that holds an address.
+    pub(crate) fn find(&self, address: Avma) -> Option<(Avma, &Mapped)> {
+        self.0
+            .range(..=address)
+            .next_back()
+            .filter(|(_, mapped)| address < mapped.end)
+            .map(|(&start, m)| (start, m))
+    }
+
+    /// The frame of a code address; `lookup` is what names are looked up by.
+    pub(crate) fn frame(&self, lookup: Avma, is_return: bool) -> FrameKey {
+        let unknown = FrameKey { mode: FrameMode::User, module: None, address: lookup.0, is_return };
+        let Some((start, Mapped { file_offset, code: Some(code), .. })) = self.find(lookup) else {
+            return unknown;
+        };
+        let offset = FileOffset(file_offset.0.wrapping_add(lookup.0 - start.0));
+        let (mode, address) = match code.kind {
+            ModuleKind::Jit => (FrameMode::Jit, lookup.0),
+            ModuleKind::Elf | ModuleKind::Vdso => match code.segments.relative_of_offset(offset) {
+                Some(relative) => (FrameMode::User, relative.0),
+                None => return unknown,
+            },
+            _ => (FrameMode::User, offset.0),
+        };
+        FrameKey { mode, module: Some(code.module), address, is_return }
+    }
+
+    /// Whether it has executable memory without a file.
+    pub(crate) fn has_generated_code(&self) -> bool {
+        self.0.values().any(|mapped| mapped.code.as_ref().is_some_and(|code| code.kind == ModuleKind::Jit))
+    }
+
+    /// What kind of memory an address is in.
+    pub(crate) fn region(&self, address: Avma) -> Region {
+        self.find(address).map_or(Region::Unknown, |(_, mapped)| mapped.region)
+    }
+}
+
+/// What kind of memory a mapping is, by the name that the kernel gives it.
+pub(crate) fn region_of(path: &[u8], is_shared: bool) -> Region {
+    match path {
+        b"[heap]" => Region::Heap,
+        b"[vdso]" | b"[vvar]" | b"[vsyscall]" => Region::Vdso,
+        path if path.starts_with(b"[stack") => Region::Stack,
+        path if path.starts_with(b"/dev/shm/")
+            || path.starts_with(b"/SYSV")
+            || path.starts_with(b"/memfd:")
+            || path.starts_with(b"/dev/zero")
+            || path.starts_with(b"[anon_shmem") =>
+        {
+            Region::Shared
+        }
+        path if path.starts_with(b"/") && !path.starts_with(b"//anon") => Region::File,
+        _ if is_shared => Region::Shared,
+        _ => Region::Anonymous,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(end: u64, offset: u64) -> Mapped {
+        Mapped { end: Avma(end), file_offset: FileOffset(offset), region: Region::File, code: None }
+    }
+
+    #[test]
+    fn a_newer_mapping_cuts_the_older_ones() {
+        let mut space = AddressSpace::default();
+        space.map(Avma(0x1000), data(0x5000, 0));
+        space.map(Avma(0x2000), data(0x3000, 0x70));
+        let at = |address| space.find(Avma(address)).map(|(start, m)| (start.0, m.end.0, m.file_offset.0));
+        assert_eq!(at(0x1fff), Some((0x1000, 0x2000, 0)));
+        assert_eq!(at(0x2000), Some((0x2000, 0x3000, 0x70)));
+        assert_eq!(at(0x3000), Some((0x3000, 0x5000, 0x2000)));
+        assert_eq!(at(0x5000), None);
+        space.map(Avma(0), data(0x10_000, 0));
+        assert_eq!(space.0.len(), 1);
+    }
+
+    #[test]
+    fn regions_by_name() {
+        assert_eq!(region_of(b"[heap]", false), Region::Heap);
+        assert_eq!(region_of(b"//anon", false), Region::Anonymous);
+        assert_eq!(region_of(b"", true), Region::Shared);
+        assert_eq!(region_of(b"/usr/lib/libc.so.6", false), Region::File);
+        assert_eq!(region_of(b"/dev/shm/x", true), Region::Shared);
+    }
+}

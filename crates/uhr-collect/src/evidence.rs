@@ -1,0 +1,111 @@
+//! Names that runtimes leave behind for the code they generate: perf maps and jitdumps. They are opened while the
+//! process lives, in its own file system, and copied into the recording when the capture ends.
+//!
+//! `/tmp` is anybody's: a file is taken only if it is a regular file of the target's own user, and no link is followed.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use uhr_recording::RecordingWriter;
+
+use crate::tasks::Process;
+
+/// The most that is copied of one file.
+const LIMIT: u64 = 256 << 20;
+
+/// The open maps of the processes that have generated code, by process row.
+#[derive(Debug, Default)]
+pub(crate) struct GeneratedNames {
+    perf_maps: HashMap<u32, File>,
+    jitdumps: HashMap<u32, File>,
+}
+
+impl GeneratedNames {
+    /// Looks for the perf map of a process that maps generated code, unless it was found before.
+    pub(crate) fn look(&mut self, process: &Process) {
+        let (id, pid) = (process.row.id, process.row.pid);
+        if self.perf_maps.contains_key(&id) {
+            return;
+        }
+        let inner = process.row.inner_pid.unwrap_or(pid);
+        let path = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
+        if let Some(file) = open_of_user(Path::new(&path), pid) {
+            self.perf_maps.insert(id, file);
+        }
+    }
+
+    /// A process mapped a file that is called like a jitdump: that is how it tells where its dump is.
+    pub(crate) fn jitdump(&mut self, process: &Process, path: &str) {
+        let (id, pid) = (process.row.id, process.row.pid);
+        let path = format!("/proc/{pid}/root/{}", path.trim_start_matches('/'));
+        if let Some(file) = open_of_user(Path::new(&path), pid) {
+            self.jitdumps.insert(id, file);
+        }
+    }
+
+    /// Copies what was found into the recording.
+    pub(crate) fn store(self, writer: &RecordingWriter) -> Result<(), uhr_recording::RecordingError> {
+        let maps = self.perf_maps.into_iter().map(|(id, file)| (perf_map_name(id), file));
+        let dumps = self.jitdumps.into_iter().map(|(id, file)| (jitdump_name(id), file));
+        for (name, file) in maps.chain(dumps) {
+            let mut bytes = Vec::new();
+            if file.take(LIMIT).read_to_end(&mut bytes).is_ok() {
+                writer.write_evidence(&name, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a mapped file is called as the jitdump specification asks (`jit-PID.dump`).
+pub(crate) fn is_jitdump(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with("jit-") && name.ends_with(".dump"))
+}
+
+/// The name of the copied perf map of a process row.
+pub fn perf_map_name(process: u32) -> String {
+    format!("perf-{process}.map")
+}
+
+/// The name of the copied jitdump of a process row.
+pub fn jitdump_name(process: u32) -> String {
+    format!("jit-{process}.dump")
+}
+
+fn open_of_user(path: &Path, pid: u32) -> Option<File> {
+    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    let is = file.metadata().ok()?;
+    (is.is_file() && is.uid() == owner).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_strangers_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, link) = (folder.path().join("own"), folder.path().join("link"));
+        std::fs::write(&own, "x").unwrap();
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        let pid = std::process::id();
+        assert!(open_of_user(&own, pid).is_some());
+        assert!(open_of_user(&link, pid).is_none());
+        assert!(open_of_user(folder.path(), pid).is_none());
+        if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+            std::os::unix::fs::chown(&own, Some(65_534), None).unwrap();
+            assert!(open_of_user(&own, pid).is_none());
+        }
+    }
+
+    #[test]
+    fn jitdump_names() {
+        assert!(is_jitdump("/tmp/x/jit-42.dump"));
+        assert!(!is_jitdump("/tmp/jit-42.dump/other"));
+    }
+}

@@ -1,0 +1,123 @@
+//! The thread that empties the rings. It does nothing else, so that a ring of 512 KiB, which holds 31 stack copies of
+//! 16 KiB, never waits for an unwinder or a disk.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::error::CollectError;
+use crate::perf::Session;
+
+/// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Batches on the way to the pipeline. When it falls this far behind the reader waits, the rings fill, and the kernel
+/// counts what it has to drop: memory stays bounded and nothing is lost unseen. (A batch is at most what the rings hold.)
+const BATCHES: usize = 64;
+
+/// What one pass over the rings brought.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    /// Ring and length of each record.
+    records: Vec<(u32, u32)>,
+    /// When the pass began.
+    pub(crate) started_ns: u64,
+    pub(crate) corrupt_bytes: u64,
+    /// Every target is gone: nothing more will come.
+    pub(crate) is_over: bool,
+}
+
+impl Batch {
+    fn of(session: &mut Session) -> Self {
+        let mut batch = Self::default();
+        let drained = session.drain(&mut |ring, record| {
+            batch.bytes.extend_from_slice(record);
+            batch.records.push((ring as u32, record.len() as u32));
+        });
+        batch.started_ns = drained.started_ns;
+        batch.corrupt_bytes = drained.corrupt_bytes;
+        batch
+    }
+
+    /// The records, each with the number of its ring.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let mut rest = self.bytes.as_slice();
+        self.records.iter().filter_map(move |&(ring, length)| {
+            let (record, behind) = rest.split_at_checked(length as usize)?;
+            rest = behind;
+            Some((ring as usize, record))
+        })
+    }
+}
+
+enum Order {
+    AddThread(u32),
+    Stop,
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    batches: Receiver<Batch>,
+    orders: Sender<Order>,
+    /// `None` when it was stopped.
+    thread: Option<JoinHandle<Session>>,
+}
+
+impl Reader {
+    pub(crate) fn start(session: Session) -> Result<Self, CollectError> {
+        let (batch_sender, batches) = sync_channel(BATCHES);
+        let (orders, order_receiver) = channel();
+        let thread = std::thread::Builder::new()
+            .name("uhr-reader".to_owned())
+            .spawn(move || read(session, &batch_sender, &order_receiver))
+            .map_err(|source| CollectError::System { step: "starting a thread", source })?;
+        Ok(Self { batches, orders, thread: Some(thread) })
+    }
+
+    pub(crate) fn receive(&self, timeout: Duration) -> Result<Batch, RecvTimeoutError> {
+        self.batches.recv_timeout(timeout)
+    }
+
+    /// Attaches to a thread that has begun.
+    pub(crate) fn add_thread(&self, tid: u32) {
+        let _ = self.orders.send(Order::AddThread(tid));
+    }
+
+    /// Stops the events; gives what is still on the way, and the session for its counts. The second time there is none.
+    pub(crate) fn stop(&mut self) -> (Vec<Batch>, Option<Session>) {
+        let _ = self.orders.send(Order::Stop);
+        // The reader may be waiting for room, so the rest has to be taken before it can end.
+        let rest = self.batches.iter().collect();
+        match self.thread.take().map(JoinHandle::join).transpose() {
+            Ok(session) => (rest, session),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Session {
+    loop {
+        let mut stop = false;
+        for order in orders.try_iter() {
+            match order {
+                Order::AddThread(tid) => {
+                    let _ = session.add_thread(tid); // What finds no room is counted in `granted`.
+                }
+                Order::Stop => stop = true,
+            }
+        }
+        if stop {
+            let _ = session.disable();
+        } else {
+            let _ = session.wait(PAUSE);
+        }
+        let mut batch = Batch::of(&mut session);
+        batch.is_over = session.is_over() && batch.records.is_empty();
+        let is_over = batch.is_over;
+        let gone = (!batch.records.is_empty() || is_over) && batches.send(batch).is_err();
+        if stop || gone || is_over {
+            return session;
+        }
+    }
+}

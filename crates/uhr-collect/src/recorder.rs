@@ -1,0 +1,413 @@
+//! The recording of one target, from the opened events to a captured recording on disk.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use uhr_model::{ModuleId, StackEnding};
+use uhr_recording::{Ledger, Manifest, RecordingWriter, SampleLedger, Settings, State, UhrCost, Window};
+
+use crate::error::CollectError;
+use crate::host::{LoadCounters, clock, host};
+use crate::modules::HeldFile;
+use crate::perf::{
+    Decoder, EventCounts, EventKind, Granted, Merger, RingLayout, Session, Targets, UserStack, monotonic_ns,
+};
+use crate::pipeline::Pipeline;
+use crate::procfs;
+use crate::reader::{Batch, Reader};
+use crate::resident::ResidentPoll;
+use crate::tasks::Tasks;
+use crate::unwind_choice::{UnwindChoice, choose, modules_of_process, modules_of_program};
+
+/// How long records may wait before they are looked at, and between two looks at everything that is polled.
+const TICK: Duration = Duration::from_millis(10);
+/// A thread that has waited this long without a known stack is looked at from outside.
+const OUTSIDE_AFTER_NS: u64 = 5_000_000;
+/// Stacks read from outside in one tick, at most: 20 us each, so at most a fifth of a CPU, and only while threads block
+/// anew that often.
+const OUTSIDE_PER_TICK: usize = 100;
+/// Records that wait to be put in order. More than that is handed on unordered, and counted.
+const MERGE_BYTES: usize = 64 << 20;
+
+/// What is recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A child that is held before it executes this program.
+    Child {
+        /// Its pid.
+        pid: u32,
+        /// The program.
+        program: std::path::PathBuf,
+    },
+    /// Processes that run already, with all their threads and descendants to come.
+    Processes(Vec<u32>),
+    /// The whole machine.
+    Machine,
+}
+
+/// How it is recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What.
+    pub target: Target,
+    /// Samples a second and CPU.
+    pub frequency: u32,
+    /// How user stacks are taken.
+    pub unwind: UnwindChoice,
+    /// Bytes of stack copied with a sample.
+    pub stack_size: u32,
+}
+
+/// A recording that is being made.
+#[derive(Debug)]
+pub struct Recorder {
+    manifest: Manifest,
+    pipeline: Pipeline,
+    reader: Reader,
+    decoder: Decoder,
+    merger: Merger,
+    resident: ResidentPoll,
+    load: LoadCounters,
+    load_pid: u32,
+    granted: Granted,
+    /// When the pass before the last over the rings began: everything older has arrived.
+    arrived_ns: u64,
+    last_flush: Instant,
+    corrupt_bytes: u64,
+    outside_refused: u64,
+    outside_taken: u64,
+}
+
+/// A capture that has ended. Names have still to be looked up; the files that they are in are held open here.
+#[derive(Debug)]
+pub struct Captured {
+    /// The manifest as it was written.
+    pub manifest: Manifest,
+    /// The files of modules.
+    pub held: HashMap<ModuleId, HeldFile>,
+}
+
+impl Recorder {
+    /// Opens the events and begins the recording in `folder`, which must not exist.
+    ///
+    /// # Errors
+    /// [`CollectError`]: nothing is recorded then, and the folder is not there.
+    pub fn start(options: &Options, folder: &Path) -> Result<Self, CollectError> {
+        check_proc()?;
+        let (frame_pointers, reason) = match options.unwind {
+            UnwindChoice::Fp => (true, None),
+            UnwindChoice::Dwarf => (false, None),
+            UnwindChoice::Auto => {
+                let (fp, reason) = choose(&modules_of(&options.target));
+                (fp, Some(reason))
+            }
+        };
+        let settings = crate::perf::Settings {
+            frequency: options.frequency,
+            user_stack: if frame_pointers {
+                UserStack::FramePointers
+            } else {
+                UserStack::Copy { bytes: options.stack_size }
+            },
+            data_mappings: true,
+            ..crate::perf::Settings::default()
+        };
+        let tids = threads_of(&options.target)?;
+        let targets = match &options.target {
+            Target::Child { pid, .. } => Targets::Child { pid: *pid },
+            Target::Processes(_) => Targets::Threads(&tids),
+            Target::Machine => Targets::WholeMachine,
+        };
+        let mut session = Session::open(targets, &settings)?;
+        let granted = session.granted().clone();
+        let manifest = Manifest::new(settings_of(options, &granted, frame_pointers, reason), host(), clock());
+        let writer = RecordingWriter::create(folder, &manifest)?;
+        let start_ns = manifest.window.start_ns;
+        let period_ns = 1_000_000_000 / u64::from(granted.frequency.max(1));
+        let tasks = Tasks::new(period_ns, granted.kernel_visible);
+        let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
+        let decoder = session.decoder();
+        take_in(&mut pipeline, &options.target, start_ns);
+        if !matches!(options.target, Target::Child { .. }) {
+            session
+                .enable()
+                .map_err(|source| CollectError::System { step: "enabling the events", source })?;
+        }
+        let load_pid = match &options.target {
+            Target::Child { pid, .. } => *pid,
+            Target::Processes(pids) => pids.first().copied().unwrap_or(0),
+            Target::Machine => std::process::id(),
+        };
+        Ok(Self {
+            manifest,
+            pipeline,
+            reader: Reader::start(session)?,
+            decoder,
+            merger: Merger::new(MERGE_BYTES),
+            resident: ResidentPoll::new(),
+            load: LoadCounters::read(load_pid),
+            load_pid,
+            granted,
+            arrived_ns: 0,
+            last_flush: Instant::now(),
+            corrupt_bytes: 0,
+            outside_refused: 0,
+            outside_taken: 0,
+        })
+    }
+
+    /// What the host granted.
+    pub fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// The manifest so far.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Records until `keep_going` says no (it is asked every few milliseconds) or every target is gone.
+    ///
+    /// # Errors
+    /// [`CollectError::Recording`] if the disk is full or gone. What was written before is kept.
+    pub fn run(&mut self, keep_going: &mut dyn FnMut() -> bool) -> Result<(), CollectError> {
+        while keep_going() {
+            match self.reader.receive(TICK) {
+                Ok(batch) => {
+                    let is_over = batch.is_over;
+                    self.take(&batch);
+                    if is_over {
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.tick()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the capture: stops the events, takes in what is still in the rings, closes what is open.
+    ///
+    /// # Errors
+    /// [`CollectError::Recording`] if the last rows cannot be written.
+    pub fn finish(mut self) -> Result<Captured, CollectError> {
+        let end_ns = monotonic_ns();
+        let (batches, session) = self.reader.stop();
+        for batch in &batches {
+            self.corrupt_bytes += batch.corrupt_bytes;
+            batch.records().for_each(|(ring, record)| self.merger.push(ring, record));
+        }
+        let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
+        self.merger.finish(&mut |record| hand_over(decoder, pipeline, record));
+        self.resident.poll(self.pipeline.tasks.processes(), end_ns, &mut self.pipeline.writer);
+        self.pipeline.look_for_names();
+        self.pipeline.tasks.finish(end_ns, &mut self.pipeline.writer);
+        let counts = session.as_ref().map(Session::counts).unwrap_or_default();
+        if let Some(session) = session {
+            self.granted = session.granted().clone();
+        }
+        self.manifest.state = State::Captured;
+        self.manifest.window = Window { start_ns: self.manifest.window.start_ns, end_ns };
+        self.manifest.load = self.load.since(self.load_pid);
+        self.manifest.ledger = self.ledger(&counts);
+        self.manifest.notes = self.notes();
+        self.manifest.cost = cost();
+        let Pipeline { writer, names, modules, .. } = self.pipeline;
+        names.store(&writer)?;
+        writer.finish(&self.manifest)?;
+        Ok(Captured { manifest: self.manifest, held: modules.into_held() })
+    }
+
+    fn take(&mut self, batch: &Batch) {
+        self.corrupt_bytes += batch.corrupt_bytes;
+        batch.records().for_each(|(ring, record)| self.merger.push(ring, record));
+        let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
+        self.merger.release(self.arrived_ns, &mut |record| hand_over(decoder, pipeline, record));
+        self.arrived_ns = batch.started_ns;
+    }
+
+    fn tick(&mut self) -> Result<(), CollectError> {
+        let began = std::mem::take(&mut self.pipeline.began);
+        if self.granted.layout == RingLayout::PerThread {
+            began.into_iter().for_each(|tid| self.reader.add_thread(tid));
+        }
+        let now_ns = monotonic_ns();
+        let reads = self.pipeline.look_at_waiting(now_ns, OUTSIDE_AFTER_NS, OUTSIDE_PER_TICK);
+        self.outside_refused += reads.refused;
+        self.outside_taken += reads.taken;
+        if self.resident.is_due() {
+            self.resident.poll(self.pipeline.tasks.processes(), now_ns, &mut self.pipeline.writer);
+        }
+        if self.last_flush.elapsed() >= Duration::from_secs(1) || self.pipeline.writer.wants_flush() {
+            self.pipeline.look_for_names();
+            self.pipeline.writer.flush()?;
+            self.last_flush = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn ledger(&self, counts: &[EventCounts]) -> Ledger {
+        let granted = &self.granted;
+        let counted = &self.pipeline.counted;
+        let of = |kind| counts.iter().find(|row| row.kind == kind);
+        let lost_of = |kind| of(kind).and_then(|row| row.lost).unwrap_or(0);
+        let period_ns = 1_000_000_000 / u64::from(granted.frequency.max(1));
+        // Of the whole machine the clock counts idle time too: there, what threads ran is what could be sampled.
+        let running_ns = match self.manifest.settings.target.as_str() {
+            "machine" => self.pipeline.tasks.on_cpu_ns,
+            _ => of(EventKind::Cpu).map_or(0, |row| row.value),
+        };
+        let mut cpu = SampleLedger {
+            expected: (running_ns / period_ns).max(counted.cpu_samples),
+            captured: counted.cpu_samples,
+            lost: lost_of(EventKind::Cpu),
+            ..SampleLedger::default()
+        };
+        let rest = cpu.expected.saturating_sub(cpu.captured + cpu.lost);
+        if !granted.kernel_visible && rest > cpu.expected / 100 {
+            cpu.not_visible = rest;
+        } else {
+            cpu.drift = rest;
+        }
+        let endings = StackEnding::ALL.iter().zip(counted.cpu_stacks).filter(|(_, count)| *count > 0);
+        let mut misses: std::collections::BTreeMap<String, u64> = [
+            ("records without a task", counted.without_task),
+            ("records of an unknown type", counted.unknown),
+            ("corrupt ring bytes", self.corrupt_bytes),
+            ("throttled events", counted.throttles),
+            ("stacks of waits that may not be read", self.outside_refused),
+            ("records handed on before their turn", self.merger.forced()),
+            ("threads gone before they were attached", granted.gone as u64),
+            ("threads that could not be attached", granted.unattached.len() as u64),
+        ]
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
+        misses.retain(|_, count| *count > 0);
+        Ledger {
+            cpu,
+            faults: SampleLedger {
+                expected: of(EventKind::PageFault)
+                    .map_or(counted.faults, |row| row.value.max(counted.faults)),
+                captured: counted.faults,
+                lost: lost_of(EventKind::PageFault),
+                ..SampleLedger::default()
+            },
+            switches: counted.switches,
+            records_lost: counted.lost,
+            out_of_order: self.merger.out_of_order(),
+            malformed: counted.malformed,
+            stacks: endings.map(|(ending, count)| (ending.name().to_owned(), count)).collect(),
+            frames: std::collections::BTreeMap::new(),
+            threads_inexact: self.pipeline.tasks.inexact,
+            misses,
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.granted.limitations.iter().map(ToString::to_string).collect();
+        if self.outside_refused > 0 && self.outside_taken == 0 {
+            notes.push(
+                "stacks of waiting threads could not be read from outside: that takes the rights of ptrace \
+                 (the same user, and kernel.yama.ptrace_scope at most 1)"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+fn hand_over(decoder: &Decoder, pipeline: &mut Pipeline, record: &[u8]) {
+    match decoder.parse(record) {
+        Ok(record) => pipeline.handle(&record),
+        Err(_) => pipeline.counted.malformed += 1,
+    }
+}
+
+fn settings_of(
+    options: &Options,
+    granted: &Granted,
+    frame_pointers: bool,
+    reason: Option<String>,
+) -> Settings {
+    let (target, command, pids) = match &options.target {
+        Target::Child { program, .. } => {
+            ("command", Some(program.to_string_lossy().into_owned()), Vec::new())
+        }
+        Target::Processes(pids) => ("processes", None, pids.clone()),
+        Target::Machine => ("machine", None, Vec::new()),
+    };
+    Settings {
+        sampler: "perf".to_owned(),
+        frequency_asked_hz: options.frequency,
+        frequency_hz: granted.frequency,
+        unwind: if frame_pointers { "fp" } else { "dwarf" }.to_owned(),
+        unwind_reason: reason,
+        stack_size: (!frame_pointers).then_some(granted.stack_copy_bytes),
+        kernel_visible: granted.kernel_visible,
+        wait_stacks: if granted.switch_stacks { "switch" } else { "outside" }.to_owned(),
+        target: target.to_owned(),
+        command,
+        pids,
+    }
+}
+
+/// Where `/proc` belongs to another pid namespace, the pids in it are other processes than those in the kernel's records.
+fn check_proc() -> Result<(), CollectError> {
+    let seen = std::fs::read_link("/proc/self").unwrap_or_default().to_string_lossy().into_owned();
+    if seen == std::process::id().to_string() { Ok(()) } else { Err(CollectError::ForeignProc { seen }) }
+}
+
+fn modules_of(target: &Target) -> Vec<std::path::PathBuf> {
+    match target {
+        Target::Child { program, .. } => modules_of_program(program),
+        Target::Processes(pids) => pids.iter().flat_map(|&pid| modules_of_process(pid)).collect(),
+        Target::Machine => Vec::new(),
+    }
+}
+
+fn threads_of(target: &Target) -> Result<Vec<u32>, CollectError> {
+    let Target::Processes(pids) = target else { return Ok(Vec::new()) };
+    let mut tids = Vec::new();
+    for &pid in pids {
+        let threads = procfs::threads(pid);
+        if threads.is_empty() {
+            return Err(CollectError::NoSuchProcess { pid });
+        }
+        tids.extend(threads);
+    }
+    Ok(tids)
+}
+
+fn take_in(pipeline: &mut Pipeline, target: &Target, now_ns: u64) {
+    match target {
+        Target::Child { pid, .. } => pipeline.tasks.expect_exec(*pid, now_ns, &mut pipeline.writer),
+        Target::Processes(pids) => {
+            for &pid in pids {
+                pipeline.tasks.attach(pid, now_ns, &mut pipeline.writer);
+                pipeline.read_maps(pid, now_ns);
+            }
+        }
+        // Processes are taken in when their first record comes.
+        Target::Machine => {}
+    }
+}
+
+/// uhr's own CPU time and largest memory so far.
+fn cost() -> UhrCost {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak_kb = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let pid = std::process::id();
+    let cpu_ns = procfs::threads(pid)
+        .into_iter()
+        .filter_map(|tid| procfs::schedstat(pid, tid))
+        .map(|(run, _)| run)
+        .sum();
+    UhrCost { cpu_ns, peak_memory_bytes: peak_kb.unwrap_or(0) * 1024 }
+}

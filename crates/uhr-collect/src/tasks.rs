@@ -1,0 +1,317 @@
+//! Processes and threads as they come and go, each with what is known of it.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use rustc_hash::FxHasher;
+use uhr_model::StackEnding;
+use uhr_recording::RecordingWriter;
+use uhr_recording::tables::{ProcessRow, SampleRow, ThreadRow};
+
+use crate::address_space::AddressSpace;
+use crate::procfs;
+use crate::unwind::ProcessUnwinder;
+use crate::waits::ThreadTime;
+
+pub(crate) type FxMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
+
+/// A process between two execs.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) row: ProcessRow,
+    pub(crate) space: AddressSpace,
+    pub(crate) unwinder: ProcessUnwinder,
+    /// Its mappings were read from `/proc` at this time; they are not read again within a second.
+    pub(crate) maps_read_ns: Option<u64>,
+    /// Its threads that live.
+    living: u32,
+    /// A started command that has not executed its program yet: still a copy of uhr.
+    before_exec: bool,
+}
+
+/// A thread of one process row.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) row: ThreadRow,
+    pub(crate) pid: u32,
+    pub(crate) time: ThreadTime,
+    /// `schedstat` when it was first seen.
+    schedstat_at_start: Option<(u64, u64)>,
+}
+
+/// All tasks of the recording.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    processes: FxMap<u32, Process>,
+    threads: FxMap<u32, Thread>,
+    process_count: u32,
+    thread_count: u32,
+    /// Nanoseconds between two samples of a running thread.
+    period_ns: u64,
+    /// Whether samples are taken in the kernel too.
+    kernel_visible: bool,
+    /// Threads whose time on CPU is not exact.
+    pub(crate) inexact: u64,
+    /// Time on CPU of all threads that ended.
+    pub(crate) on_cpu_ns: u64,
+}
+
+impl Tasks {
+    pub(crate) fn new(period_ns: u64, kernel_visible: bool) -> Self {
+        Self { period_ns, kernel_visible, ..Self::default() }
+    }
+
+    /// Takes in a process that lives already, with its threads.
+    pub(crate) fn attach(&mut self, pid: u32, now_ns: u64, writer: &mut RecordingWriter) {
+        self.process(pid, now_ns, writer);
+        for tid in procfs::threads(pid) {
+            let running = procfs::stat(pid, tid).map(|stat| stat.state == b'R');
+            self.thread_in_state(pid, tid, now_ns, running.filter(|running| !running), writer);
+        }
+    }
+
+    /// Takes in a child of ours that waits to execute its program. Its first exec gives this row its name.
+    pub(crate) fn expect_exec(&mut self, pid: u32, now_ns: u64, writer: &mut RecordingWriter) {
+        self.process(pid, now_ns, writer).before_exec = true;
+    }
+
+    /// The process that has this pid now.
+    pub(crate) fn process(&mut self, pid: u32, now_ns: u64, writer: &mut RecordingWriter) -> &mut Process {
+        let count = &mut self.process_count;
+        self.processes.entry(pid).or_insert_with(|| {
+            let row = ProcessRow {
+                id: *count,
+                pid,
+                inner_pid: procfs::inner_pid(pid),
+                parent: None,
+                name: procfs::thread_name(pid, pid).unwrap_or_default(),
+                executable: procfs::executable(pid),
+                start_ns: now_ns,
+                end_ns: None,
+            };
+            *count += 1;
+            writer.push_process(row.clone());
+            Process {
+                row,
+                space: AddressSpace::default(),
+                unwinder: ProcessUnwinder::new(),
+                maps_read_ns: None,
+                living: 0,
+                before_exec: false,
+            }
+        })
+    }
+
+    /// The thread that has this tid now.
+    pub(crate) fn thread(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        now_ns: u64,
+        writer: &mut RecordingWriter,
+    ) -> &mut Thread {
+        self.thread_in_state(pid, tid, now_ns, None, writer)
+    }
+
+    fn thread_in_state(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        now_ns: u64,
+        running: Option<bool>,
+        writer: &mut RecordingWriter,
+    ) -> &mut Thread {
+        // A tid that now belongs to another process is a new thread: its old one ended unseen.
+        if self.threads.get(&tid).is_some_and(|thread| thread.pid != pid) {
+            self.end_thread(tid, now_ns, writer);
+        }
+        if !self.threads.contains_key(&tid) {
+            let process = self.process(pid, now_ns, writer);
+            process.living += 1;
+            let (process, process_name) = (process.row.id, process.row.name.clone());
+            let row = ThreadRow {
+                id: self.thread_count,
+                process,
+                tid,
+                name: procfs::thread_name(pid, tid).unwrap_or(process_name),
+                start_ns: now_ns,
+                end_ns: None,
+                on_cpu_ns: 0,
+                samples: 0,
+                run_delay_ns: None,
+            };
+            self.thread_count += 1;
+            writer.push_thread(row.clone());
+            let time = ThreadTime::new(row.id, now_ns, running);
+            let schedstat_at_start = procfs::schedstat(pid, tid);
+            self.threads.insert(tid, Thread { row, pid, time, schedstat_at_start });
+        }
+        match self.threads.get_mut(&tid) {
+            Some(thread) => thread,
+            None => unreachable!("it was inserted above"),
+        }
+    }
+
+    /// A thread or process began.
+    pub(crate) fn fork(
+        &mut self,
+        (pid, tid): (u32, u32),
+        parent_pid: u32,
+        now_ns: u64,
+        writer: &mut RecordingWriter,
+    ) {
+        if pid != parent_pid && tid == pid {
+            self.end_process(pid, now_ns, writer);
+            let parent = self.process(parent_pid, now_ns, writer);
+            let (space, unwinder) = (parent.space.clone(), parent.unwinder.clone());
+            let mut row = parent.row.clone();
+            let maps_read_ns = parent.maps_read_ns;
+            row.parent = Some(row.id);
+            row.pid = pid;
+            row.id = self.process_count;
+            row.start_ns = now_ns;
+            row.inner_pid = procfs::inner_pid(pid);
+            self.process_count += 1;
+            writer.push_process(row.clone());
+            let process = Process { row, space, unwinder, maps_read_ns, living: 0, before_exec: false };
+            self.processes.insert(pid, process);
+        }
+        self.end_thread(tid, now_ns, writer);
+        // It has not run yet; its first switch record says when it does.
+        self.thread_in_state(pid, tid, now_ns, Some(false), writer);
+    }
+
+    /// A thread ended; with its first thread, and no other left, the process did.
+    pub(crate) fn exit(&mut self, pid: u32, tid: u32, now_ns: u64, writer: &mut RecordingWriter) {
+        self.end_thread(tid, now_ns, writer);
+        if self.processes.get(&pid).is_some_and(|process| process.living == 0) {
+            self.end_process(pid, now_ns, writer);
+        }
+    }
+
+    /// A process executed a new program: a new row under the same pid.
+    pub(crate) fn exec(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        name: String,
+        now_ns: u64,
+        writer: &mut RecordingWriter,
+    ) {
+        let executable = procfs::executable(pid);
+        if let Some(process) = self.processes.get_mut(&pid).filter(|process| process.before_exec) {
+            process.before_exec = false;
+            process.row.name.clone_from(&name);
+            process.row.executable = executable;
+            process.row.start_ns = now_ns;
+            process.space = AddressSpace::default();
+            process.unwinder = ProcessUnwinder::new();
+            writer.push_process(process.row.clone());
+            let thread = self.thread_in_state(pid, tid, now_ns, Some(true), writer);
+            thread.row.name = name;
+            return;
+        }
+        let parent = self.processes.get(&pid).map(|process| process.row.id);
+        let threads: Vec<u32> =
+            self.threads.values().filter(|of| of.pid == pid).map(|of| of.row.tid).collect();
+        threads.into_iter().for_each(|tid| self.end_thread(tid, now_ns, writer));
+        self.end_process(pid, now_ns, writer);
+        let process = self.process(pid, now_ns, writer);
+        process.row.parent = parent;
+        process.row.name.clone_from(&name);
+        process.row.executable = executable;
+        writer.push_process(process.row.clone());
+        self.thread_in_state(pid, tid, now_ns, Some(true), writer).row.name = name;
+    }
+
+    /// A thread has a new name. The first thread's is the process's too.
+    pub(crate) fn rename(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        name: String,
+        now_ns: u64,
+        writer: &mut RecordingWriter,
+    ) {
+        self.thread(pid, tid, now_ns, writer).row.name.clone_from(&name);
+        if pid == tid {
+            let process = self.process(pid, now_ns, writer);
+            process.row.name = name;
+            writer.push_process(process.row.clone());
+        }
+    }
+
+    fn end_thread(&mut self, tid: u32, now_ns: u64, writer: &mut RecordingWriter) {
+        let Some(mut thread) = self.threads.remove(&tid) else { return };
+        if let Some(process) = self.processes.get_mut(&thread.pid) {
+            process.living = process.living.saturating_sub(1);
+        }
+        thread.row.end_ns = Some(now_ns);
+        self.close(&mut thread, now_ns, writer);
+    }
+
+    /// Writes a thread's last row, and a row for the time that its samples cannot stand for.
+    fn close(&mut self, thread: &mut Thread, now_ns: u64, writer: &mut RecordingWriter) {
+        thread.time.end(now_ns, writer);
+        self.inexact += u64::from(thread.time.contradictions > 0);
+        let on_cpu_ns = thread.time.on_cpu_ns;
+        self.on_cpu_ns += on_cpu_ns;
+        thread.row.on_cpu_ns = on_cpu_ns;
+        writer.push_thread(thread.row.clone());
+        if let Some((ending, weight_ns)) = self.unsampled(thread.row.samples, on_cpu_ns) {
+            let (time_ns, thread) = (now_ns.saturating_sub(1), thread.row.id);
+            writer.push_sample(SampleRow {
+                time_ns,
+                thread,
+                cpu: 0,
+                stack: 0,
+                weight_ns,
+                ending: ending.code(),
+            });
+        }
+    }
+
+    /// The part of a thread's time on CPU that stands without a stack: all of it where no sample caught the thread; at
+    /// paranoid 2 the ticks that fell into the kernel, which the clock counted and did not show. Ticks also go missing
+    /// because the timer is set anew at every switch (0.4 to 0.6 %, measured), so a hundredth is not taken for kernel.
+    fn unsampled(&self, samples: u64, on_cpu_ns: u64) -> Option<(StackEnding, u64)> {
+        if samples == 0 {
+            return (on_cpu_ns > 0).then_some((StackEnding::TooShortToSample, on_cpu_ns));
+        }
+        let ticks = on_cpu_ns / self.period_ns.max(1);
+        let missing = ticks.saturating_sub(samples);
+        let is_kernel = !self.kernel_visible && missing > 2 && missing > ticks / 100;
+        is_kernel.then_some((StackEnding::KernelNotVisible, missing * self.period_ns))
+    }
+
+    fn end_process(&mut self, pid: u32, now_ns: u64, writer: &mut RecordingWriter) {
+        if let Some(mut process) = self.processes.remove(&pid) {
+            process.row.end_ns = Some(now_ns);
+            writer.push_process(process.row);
+        }
+    }
+
+    /// The recording ends: everything that still lives is written as it is.
+    pub(crate) fn finish(&mut self, now_ns: u64, writer: &mut RecordingWriter) {
+        let mut threads: Vec<Thread> = self.threads.drain().map(|(_, thread)| thread).collect();
+        threads.sort_by_key(|thread| thread.row.id);
+        for thread in &mut threads {
+            if let (Some(start), Some(end)) =
+                (thread.schedstat_at_start, procfs::schedstat(thread.pid, thread.row.tid))
+            {
+                thread.row.run_delay_ns = Some(end.1.saturating_sub(start.1));
+            }
+            self.close(thread, now_ns, writer);
+        }
+    }
+
+    /// The processes that live.
+    pub(crate) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.processes.values_mut()
+    }
+
+    /// The threads that live.
+    pub(crate) fn threads(&mut self) -> impl Iterator<Item = &mut Thread> {
+        self.threads.values_mut()
+    }
+}
