@@ -13,8 +13,8 @@ use uhr_model::Svma;
 
 use crate::{Location, demangle};
 
-/// More debug information than this is not read: a browser's debug build has about this much.
-const MAX_BYTES: u64 = 4 << 30;
+/// More debug information than this is not read: only debug builds of browsers have more, and it is held in memory.
+const MAX_BYTES: u64 = 1 << 30;
 /// Longer inline chains are damage.
 const MAX_CHAIN: usize = 512;
 
@@ -115,6 +115,10 @@ impl<'s> Lines<'s> {
     /// # Errors
     /// [`DwarfError::Damaged`] if the unit that covers it cannot be read.
     pub(crate) fn find(&self, address: Svma) -> Result<Option<Frames>, DwarfError> {
+        if address.0 == u64::MAX {
+            // `addr2line` searches one byte further, and nothing is there.
+            return Ok(None);
+        }
         let frames = self.0.find_frames(address.0).skip_all_loads();
         let mut frames = frames.map_err(|_| DwarfError::Damaged)?;
         let mut locations = Vec::new();

@@ -199,7 +199,9 @@ fn better_name<'n>(symbol: &'n str, dwarf: &str) -> Option<&'n str> {
     let underscores = |name: &str| leading_underscores(name.as_bytes());
     match (is_mangled(symbol), is_mangled(dwarf)) {
         (true, false) => symbol.split('.').next(),
-        (false, false) if underscores(symbol) < underscores(dwarf) => Some(symbol),
+        (false, false) if dwarf.starts_with("__GI_") || underscores(symbol) < underscores(dwarf) => {
+            Some(symbol)
+        }
         _ => None,
     }
 }

@@ -1,6 +1,8 @@
 //! Where a function without a name begins: its unwind entry says so, even in a stripped file.
 
-use addr2line::gimli::{BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
+use addr2line::gimli::{
+    BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, EhFrameOffset, LittleEndian, UnwindSection,
+};
 use object::ReadRef;
 use uhr_model::Svma;
 use uhr_model::object::ElfFile;
@@ -54,8 +56,11 @@ impl<'d> UnwindEntries<'d> {
 
     fn by_table(&self, address: Svma) -> Option<Svma> {
         let header = EhFrameHdr::new(self.header?, LittleEndian).parse(&self.bases, 8).ok()?;
-        let find_cie = EhFrame::cie_from_offset;
-        let entry = header.table()?.fde_for_address(&self.frames, &self.bases, address.0, find_cie).ok()?;
+        let place = header.table()?.lookup(address.0, &self.bases).ok()?.direct().ok()?;
+        // gimli's own lookup subtracts without a check, so a forged table would make it panic.
+        let offset = place.checked_sub(header.eh_frame_ptr().direct().ok()?)?;
+        let offset = EhFrameOffset(usize::try_from(offset).ok()?);
+        let entry = self.frames.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset).ok()?;
         entry.contains(address.0).then(|| Svma(entry.initial_address()))
     }
 

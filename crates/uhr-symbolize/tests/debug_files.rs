@@ -1,5 +1,7 @@
 //! Separate debug files: found in every place where they may lie, and refused if they belong to another build.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
+
 mod programs;
 
 use std::fs;
@@ -177,6 +179,69 @@ fn an_open_file_that_was_deleted() {
     assert_eq!(name(&look_up(source, base, &[hidden]).results[0]), "hidden");
 }
 
+/// As dwz leaves a file: the function's name is in `.debug_str` of a file that several share (DW_FORM_GNU_strp_alt).
+const DWZ: &str = r#"
+        .globl main
+        .type main, @function
+main:   xor %eax, %eax
+        ret
+.Lend:  .size main, . - main
+        .section .debug_abbrev, "", @progbits
+        .uleb128 1, 0x11
+        .byte 1
+        .uleb128 0x11, 1, 0x12, 7, 0, 0
+        .uleb128 2, 0x2e
+        .byte 0
+        .uleb128 3, 0x1f21, 0x11, 1, 0x12, 7, 0, 0, 0
+        .section .debug_info, "", @progbits
+        .long .Lstop - .Lstart
+.Lstart: .value 4
+        .long 0
+        .byte 8
+        .uleb128 1
+        .quad main, .Lend - main
+        .uleb128 2
+        .long 4
+        .quad main, .Lend - main
+        .byte 0
+.Lstop: .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn names_shared_by_dwz() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "dwz.s", DWZ, &["-no-pie"]);
+    let shared = "
+        .section .debug_abbrev, \"\", @progbits
+        .uleb128 1, 0x3c
+        .byte 0, 0, 0, 0
+        .section .debug_info, \"\", @progbits
+        .long 8
+        .value 4
+        .long 0
+        .byte 8, 1
+        .section .debug_str, \"\", @progbits
+        .asciz \"pad\"
+        .asciz \"name_in_shared_file\"
+        .section .note.GNU-stack, \"\", @progbits
+    ";
+    let flags = ["-shared", "-nostdlib", "-Wl,--build-id"];
+    let alternate = compile(folder.path(), "shared.s", shared, &flags);
+    let id = ElfFile::parse(fs::read(&alternate).unwrap().as_slice()).unwrap().build_id.unwrap();
+    let link = folder.path().join("link");
+    fs::write(&link, [b"shared.s.out\0", id.as_bytes()].concat()).unwrap();
+    let section = format!(".gnu_debugaltlink={}", link.to_str().unwrap());
+    run("objcopy", &["--add-section", &section, program.to_str().unwrap()]);
+
+    let (base, main) = (image_base(&program), address_of(&program, "main"));
+    let answer = look_up(elf(&program), base, &[main]);
+    assert_eq!((name(&answer.results[0]), &answer.notes[..]), ("name_in_shared_file", &[][..]));
+    fs::remove_file(alternate).unwrap();
+    let answer = look_up(elf(&program), base, &[main]);
+    assert_eq!(name(&answer.results[0]), "main");
+    assert_eq!(answer.notes, [Note::AlternateMissing { path: "shared.s.out".into() }]);
+}
+
 /// Debian's libc, whose debug file the package libc6-dbg installs. Every exported function is looked up.
 #[test]
 fn the_c_library() {
@@ -217,5 +282,6 @@ fn the_c_library() {
         qsort.file.as_deref().unwrap().ends_with("stdlib/msort.c")
             || qsort.file.as_deref().unwrap().ends_with("stdlib/qsort.c")
     );
+    assert_eq!(of("argz_next").function.as_deref(), Some("__argz_next"));
     assert_eq!(of("getenv").function.as_deref(), Some("getenv"));
 }

@@ -1,8 +1,11 @@
 //! Damaged and forged input of every kind: names may be lost, the process is not.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
+
 mod programs;
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use uhr_model::RelativeAddress;
@@ -17,7 +20,20 @@ static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
     std::fs::read(programs::compile(folder.path(), "a.cpp", source, &["-O1", "-g"])).unwrap()
 });
 
+/// Panics that were caught on the way: in the code of others that must not happen either.
+static PANICS: LazyLock<Arc<AtomicUsize>> = LazyLock::new(|| {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        report(panic);
+    }));
+    count
+});
+
 fn survives(bytes: &[u8]) {
+    let panics = PANICS.load(Ordering::Relaxed);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forged");
     std::fs::write(&path, bytes).unwrap();
@@ -27,10 +43,11 @@ fn survives(bytes: &[u8]) {
     assert_eq!(answer.results.len(), addresses.len());
     let answer = symbolize(&ModuleSource::Vdso { image: bytes }, &addresses);
     assert_eq!(answer.results.len(), addresses.len());
+    assert_eq!(PANICS.load(Ordering::Relaxed), panics);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_bytes_as_elf(mut bytes in proptest::collection::vec(any::<u8>(), 0..4096)) {
@@ -102,6 +119,8 @@ proptest! {
 
     #[test]
     fn names(name in "(_Z|_ZN|_R|___Z)?[A-Z0-9a-z_.$ä]{0,80}(17h[0-9a-f]{16}E)?") {
+        let panics = PANICS.load(Ordering::Relaxed);
         prop_assert!(demangle(&name).len() <= 64 * 1024);
+        prop_assert_eq!(PANICS.load(Ordering::Relaxed), panics);
     }
 }

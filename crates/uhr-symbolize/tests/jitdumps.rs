@@ -1,5 +1,7 @@
 //! Jitdumps of both byte orders, written here field by field as the specification lists them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
+
 use uhr_model::{FrameMode, RelativeAddress, Unsymbolized};
 use uhr_symbolize::{Jitdump, JitdumpError, Location, ModuleSource, symbolize};
 

@@ -1,5 +1,7 @@
 //! Programs as linkers of every kind lay them out: names equal those of nm.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
+
 mod programs;
 
 use std::collections::BTreeMap;
@@ -186,4 +188,16 @@ fn asked_in_any_order_and_twice() {
     let results = look_up(elf(&program), base, &[second, first, second, base, u64::MAX]).results;
     let names: Vec<&str> = results.iter().map(name).collect();
     assert_eq!(names, ["second", "first", "second", "no-symbol", "no-symbol"]);
+}
+
+#[test]
+fn modules_in_parallel() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "a.c", PROGRAM, &["-O1", "-g"]);
+    let (base, at) = (image_base(&program), address_of(&program, "first"));
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| look_up(elf(&program), base, &[at]))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|answer| name(&answer.results[0]) == "first" && answer == &answers[0]));
 }

@@ -1,5 +1,7 @@
 //! Lines and inline chains: equal to what binutils' addr2line says.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
+
 mod programs;
 
 use programs::{address_of, compile, elf, functions, image_base, look_up, run};

@@ -1,5 +1,7 @@
 //! The kernel, the vDSO, and real runtimes that write perf maps.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
+
 mod programs;
 
 use std::fs;

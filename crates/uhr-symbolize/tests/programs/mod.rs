@@ -1,5 +1,6 @@
 //! Programs that tests compile, and what binutils say about them.
 
+#![allow(clippy::unwrap_used, reason = "a test's own helpers may fail the test")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
