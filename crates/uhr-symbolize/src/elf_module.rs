@@ -1,5 +1,6 @@
 //! One ELF module: proves that the file is the one that ran, gathers its names from everywhere, answers its addresses.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,6 +12,7 @@ use uhr_model::{RelativeAddress, Svma, Unsymbolized};
 use crate::debug_files::{Places, open_regular};
 use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
+use crate::plt::LinkageStubs;
 use crate::unwind_entry::UnwindEntries;
 use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
 
@@ -124,12 +126,16 @@ impl Names<'_> {
         mut notes: Vec<Note>,
     ) -> ModuleSymbols {
         let mut damaged = 0;
-        // Only nameless code needs the unwind entries: most modules never read them.
-        let entries = std::cell::LazyCell::new(|| UnwindEntries::new(elf, file));
+        // Only code without symbols needs these: for most modules they are never read.
+        let entries = LazyCell::new(|| UnwindEntries::new(elf, file));
         let entry = |at: Svma| entries.as_ref().and_then(|entries| entries.start_of(at));
+        let stubs = LazyCell::new(|| LinkageStubs::new(elf, file));
+        let stub = |at: Svma| stubs.as_ref().and_then(|stubs| stubs.find(at));
         let mut results = Vec::with_capacity(addresses.len());
         for &address in addresses {
-            let found = elf.segments.svma_of_relative(address).map(|at| self.find(at, &entry, &mut damaged));
+            let found = elf.segments.svma_of_relative(address).map(|at| {
+                self.find(at, &entry, &mut damaged).or_else(|start| named_stub(stub(at)).ok_or(start))
+            });
             let found = found.unwrap_or(Err(None));
             let relative = |start| elf.segments.relative_of_svma(start);
             results.push(match found {
@@ -188,6 +194,12 @@ impl Names<'_> {
         let start = symbol.map(|(_, start)| start).or(own_start);
         Ok((start.or_else(|| entry(address)).unwrap_or(address), locations))
     }
+}
+
+fn named_stub(stub: Option<(&[u8], Svma)>) -> Option<(Svma, Vec<Location>)> {
+    let (name, start) = stub?;
+    let function = Some(demangle(&String::from_utf8_lossy(name)) + "@plt");
+    Some((start, vec![Location { function, ..Location::default() }]))
 }
 
 /// Of the symbol and the DWARF name of one function, the symbol where it says more.

@@ -4,13 +4,12 @@
 //! Records carry times, in nanoseconds or in cycles (a flag says which, and some writers get it wrong). They are not
 //! used: the last code at an address is the answer.
 
-use std::borrow::Cow;
-
 use rustc_hash::FxHashMap;
 use uhr_model::{RelativeAddress, Unsymbolized};
 
 use crate::code_ranges::CodeRanges;
-use crate::{Symbolized, Unnamed, runtime_name};
+use crate::runtime_name::{self, MAX_NAME};
+use crate::{Symbolized, Unnamed};
 
 const MAGIC: u32 = 0x4A69_5444;
 const HEADER_SIZE: usize = 40;
@@ -48,7 +47,7 @@ pub struct Jitdump<'a> {
 #[derive(Clone, Debug)]
 struct Code<'a> {
     start: u64,
-    name: Cow<'a, str>,
+    name: &'a [u8],
     /// Where the code was when its lines were written, less where it is now.
     moved_by: u64,
     /// Its part of [`Jitdump::lines`], sorted by address.
@@ -130,7 +129,7 @@ impl<'a> Jitdump<'a> {
         record.skip(8)?;
         let _vma = record.u64()?;
         let (start, size, index) = (record.u64()?, record.u64()?, record.u64()?);
-        let name = String::from_utf8_lossy(record.text()?);
+        let name = record.text().filter(|name| name.len() <= MAX_NAME)?;
         let end = start.checked_add(size)?;
         let lines = pending.take().filter(|lines| lines.0 == start).map_or(0..0, |lines| lines.1);
         by_index.insert(index, self.code.len());
@@ -146,7 +145,7 @@ impl<'a> Jitdump<'a> {
         let end = start.checked_add(size)?;
         let old = self.code.get(row)?;
         let moved_by = old.moved_by.wrapping_add(old.start).wrapping_sub(start);
-        let moved = Code { start, name: old.name.clone(), moved_by, lines: old.lines.clone() };
+        let moved = Code { start, name: old.name, moved_by, lines: old.lines.clone() };
         by_index.insert(index, self.code.len());
         self.ranges.insert(start, end, self.code.len());
         self.code.push(moved);
@@ -177,7 +176,7 @@ impl<'a> Jitdump<'a> {
         let reason = if self.ranges.is_empty() { Unsymbolized::NoJitMap } else { Unsymbolized::NoSymbol };
         let found = self.ranges.find(address.0).and_then(|row| self.code.get(row));
         let code = found.ok_or(Unnamed { reason, start: None })?;
-        let mut name = runtime_name::parse(&code.name);
+        let mut name = runtime_name::parse(&String::from_utf8_lossy(code.name));
         if let Some(line) = self.line(code, address.0) {
             name.location.line = Some(line.line).filter(|&line| line > 0);
             let file = String::from_utf8_lossy(line.file);

@@ -34,8 +34,8 @@ impl<'a> KernelSymbols<'a> {
     /// Lines of another form are skipped and counted.
     pub fn parse(text: &'a str) -> Self {
         let mut this = Self::default();
-        for line in text.lines().take(MAX_SYMBOLS) {
-            match parse_line(line) {
+        for line in text.lines() {
+            match parse_line(line).filter(|_| this.symbols.len() < MAX_SYMBOLS) {
                 Some(symbol) => this.symbols.push(symbol),
                 None => this.skipped_lines += 1,
             }

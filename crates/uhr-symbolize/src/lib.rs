@@ -19,6 +19,7 @@ mod jitdump;
 mod kernel;
 mod note;
 mod perf_map;
+mod plt;
 mod runtime_name;
 mod unwind_entry;
 

@@ -1,14 +1,11 @@
 //! Perf maps: the text file in which a runtime lists the code that it generated.
 
-use std::borrow::Cow;
-
 use uhr_model::{RelativeAddress, Unsymbolized};
 
 use crate::code_ranges::CodeRanges;
-use crate::{Symbolized, Unnamed, runtime_name};
+use crate::runtime_name::{self, MAX_NAME};
+use crate::{Symbolized, Unnamed};
 
-/// Longer names are not a runtime's.
-const MAX_NAME: usize = 64 * 1024;
 /// A long-running Node writes some hundred thousand lines.
 const MAX_LINES: usize = 8_000_000;
 
@@ -16,7 +13,7 @@ const MAX_LINES: usize = 8_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct PerfMap<'a> {
     /// Start and name.
-    code: Vec<(u64, Cow<'a, str>)>,
+    code: Vec<(u64, &'a [u8])>,
     ranges: CodeRanges,
     skipped_lines: usize,
 }
@@ -31,7 +28,7 @@ impl<'a> PerfMap<'a> {
             match line.strip_suffix(b"\n").filter(|_| number < MAX_LINES).and_then(parse_line) {
                 Some((start, end, name)) => {
                     this.ranges.insert(start, end, this.code.len());
-                    this.code.push((start, String::from_utf8_lossy(name)));
+                    this.code.push((start, name));
                 }
                 None => this.skipped_lines += 1,
             }
@@ -48,7 +45,7 @@ impl<'a> PerfMap<'a> {
         let reason = if self.ranges.is_empty() { Unsymbolized::NoJitMap } else { Unsymbolized::NoSymbol };
         let found = self.ranges.find(address.0).and_then(|row| self.code.get(row));
         let (start, name) = found.ok_or(Unnamed { reason, start: None })?;
-        let name = runtime_name::parse(name);
+        let name = runtime_name::parse(&String::from_utf8_lossy(name));
         Ok(Symbolized {
             start: RelativeAddress(*start),
             locations: vec![name.location],

@@ -4,6 +4,9 @@ use uhr_model::FrameMode;
 
 use crate::{Location, demangle};
 
+/// Longer names are not a runtime's.
+pub(crate) const MAX_NAME: usize = 64 * 1024;
+
 /// What the name of a piece of generated code says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RuntimeName {

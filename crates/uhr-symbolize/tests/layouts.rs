@@ -99,10 +99,15 @@ fn addresses_that_differ_from_file_offsets() {
     agrees_with_nm(&compile(folder.path(), "a.c", &source, &flags), 4);
 }
 
+/// The flag that lets gcc find the lld of Rust's toolchain.
+fn lld_folder() -> String {
+    let sysroot = run("rustc", &["--print", "sysroot"]);
+    format!("-B{}/lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld", sysroot.trim())
+}
+
 #[test]
 fn lld() {
-    let sysroot = run("rustc", &["--print", "sysroot"]);
-    let lld = format!("-B{}/lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld", sysroot.trim());
+    let lld = lld_folder();
     let folder = tempfile::tempdir().unwrap();
     for pie in ["-pie", "-no-pie"] {
         let program = compile(folder.path(), "a.c", PROGRAM, &["-O1", pie, "-fuse-ld=lld", &lld]);
@@ -139,6 +144,45 @@ fn gaps_have_no_name_but_a_start() {
             (unnamed.reason, unnamed.start),
             (Unsymbolized::NoSymbol, Some(RelativeAddress(at - base)))
         );
+    }
+}
+
+/// Every stub that objdump names, of each form that linkers write.
+#[test]
+fn linkage_stubs() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n#include <string.h>\n#include <stdio.h>
+        int (*volatile print)(const char *) = puts;
+        int main(int argc, char **argv) { print(argv[0]); free(malloc(argc)); return abs(atoi(getenv(argv[0]))); }";
+    let lld = lld_folder();
+    let variants: [&[&str]; 4] = [
+        &["-O0", "-Wl,-z,lazy"],
+        &["-O0", "-no-pie", "-Wl,-z,now"],
+        &["-O0", "-fcf-protection", "-Wl,-z,ibtplt,-z,lazy"],
+        &["-O0", "-fuse-ld=lld", &lld],
+    ];
+    for flags in variants {
+        let program = compile(folder.path(), "plt.c", source, flags);
+        run("strip", &[program.to_str().unwrap()]);
+        let text = run(
+            "objdump",
+            &["-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", program.to_str().unwrap()],
+        );
+        let listed: Vec<(u64, &str)> = text
+            .lines()
+            .filter_map(|line| line.strip_suffix(">:")?.split_once(" <"))
+            .filter(|(_, name)| name.ends_with("@plt"))
+            .map(|(at, name)| (programs::hex(at), name))
+            .collect();
+        assert!(listed.len() >= 4, "{flags:?}: {text}");
+        let base = image_base(&program);
+        for within in [0, 5] {
+            let stated: Vec<u64> = listed.iter().map(|stub| stub.0 + within).collect();
+            for (result, (start, stub)) in look_up(elf(&program), base, &stated).results.iter().zip(&listed) {
+                assert_eq!(name(result), *stub, "{flags:?}");
+                assert_eq!(result.as_ref().unwrap().start, RelativeAddress(start - base));
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 mod programs;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use uhr_model::{FrameMode, RelativeAddress, Unsymbolized};
@@ -98,10 +98,11 @@ fn cpython() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("work.py");
     fs::write(&script, "class A:\n  def m(self):\n    return sum(x for x in range(9))\nA().m()\n").unwrap();
+    let pythons = ["python3.14", "python3.13", "python3.12", "python3"].map(PathBuf::from).into_iter();
     let home = std::env::var("HOME").unwrap_or_default();
-    let pyenv = Path::new(&home).join(".pyenv/versions/3.12.1/bin/python");
-    let pythons = [pyenv, "python3.13".into(), "python3.12".into(), "python3".into()];
-    let Some(text) = pythons.iter().find_map(|python| perf_map_of(python, &["-X", "perf"], &script)) else {
+    let pyenv = fs::read_dir(Path::new(&home).join(".pyenv/versions")).into_iter().flatten().flatten();
+    let mut pythons = pythons.chain(pyenv.map(|version| version.path().join("bin/python")));
+    let Some(text) = pythons.find_map(|python| perf_map_of(&python, &["-X", "perf"], &script)) else {
         eprintln!("SKIPPED cpython: no CPython of 3.12 or later that writes perf maps");
         return;
     };
