@@ -78,7 +78,9 @@ fn running_kernel() {
 /// Runs a program that writes a perf map and gives the map's text.
 fn perf_map_of(program: &Path, arguments: &[&str], script: &Path) -> Option<Vec<u8>> {
     let mut command = Command::new(program);
-    command.args(arguments).arg(script).stdout(Stdio::null()).stderr(Stdio::null());
+    // Node leaves a log in its working folder.
+    command.args(arguments).arg(script).current_dir(script.parent().unwrap());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let map = format!("/tmp/perf-{}.map", child.id());
     let succeeded = child.wait().unwrap().success();
