@@ -19,6 +19,7 @@ pub fn host() -> Host {
         kernel: line("/proc/sys/kernel/osrelease"),
         architecture: std::env::consts::ARCH.to_owned(),
         cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        boot_id: line("/proc/sys/kernel/random/boot_id"),
         memory_bytes: memory_kb.unwrap_or(0) * 1024,
         root: std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0),
         perf_event_paranoid: line("/proc/sys/kernel/perf_event_paranoid").parse().ok(),

@@ -290,13 +290,7 @@ impl Recorder {
         misses.retain(|_, count| *count > 0);
         Ledger {
             cpu,
-            faults: SampleLedger {
-                expected: of(EventKind::PageFault)
-                    .map_or(counted.faults, |row| row.value.max(counted.faults)),
-                captured: counted.faults,
-                lost: lost_of(EventKind::PageFault),
-                ..SampleLedger::default()
-            },
+            faults: fault_ledger(of(EventKind::PageFault), counted.faults),
             switches: counted.switches,
             records_lost: counted.lost,
             out_of_order: self.merger.out_of_order(),
@@ -319,6 +313,13 @@ impl Recorder {
         }
         notes
     }
+}
+
+/// The kernel counts every fault and samples every one up to a rate.
+fn fault_ledger(counts: Option<&EventCounts>, captured: u64) -> SampleLedger {
+    let expected = counts.map_or(captured, |row| row.value.max(captured));
+    let lost = counts.and_then(|row| row.lost).unwrap_or(0).min(expected - captured);
+    SampleLedger { expected, captured, lost, drift: expected - captured - lost, ..SampleLedger::default() }
 }
 
 fn hand_over(decoder: &Decoder, pipeline: &mut Pipeline, record: &[u8]) {

@@ -16,11 +16,11 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use rustc_hash::FxHasher;
-use uhr_model::StackEnding;
+use uhr_model::{StackEnding, WaitKind};
 
 use crate::RecordingError;
 use crate::columns::Table;
-use crate::manifest::{Manifest, State};
+use crate::manifest::{Manifest, SampleLedger, State};
 use crate::reader::{Recording, append};
 use crate::tables::{
     Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples,
@@ -42,6 +42,10 @@ pub struct Finalized {
     pub module_symbols: Vec<Option<String>>,
     /// Frames by outcome, for the ledger.
     pub frames: std::collections::BTreeMap<String, u64>,
+    /// For each frame, the kind of wait that its function stands for, if it stands for one.
+    pub frame_waits: Vec<Option<WaitKind>>,
+    /// Sentences about names, for the manifest.
+    pub notes: Vec<String>,
 }
 
 /// Writes the finished tables of a captured recording and marks it complete.
@@ -58,12 +62,20 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     for (module, symbols) in modules.iter_mut().zip(names.module_symbols) {
         module.symbols = symbols;
     }
+    let node_waits = remap.waits(&names.frame_waits);
+    let mut faults = Scale::of(&manifest.ledger.faults);
     let renumber = |stacks: &mut Vec<u32>| stacks.iter_mut().for_each(|stack| *stack = remap.of(*stack));
     let sizes = [
         write_rows::<Stacks>(folder, remap.rows())?,
         write_samples(recording, &threads, &remap)?,
-        copy::<OffCpu>(recording, |rows| renumber(&mut rows.stack))?,
-        copy::<Faults>(recording, |rows| renumber(&mut rows.stack))?,
+        copy::<OffCpu>(recording, |rows| {
+            renumber(&mut rows.stack);
+            name_waits(rows, &node_waits);
+        })?,
+        copy::<Faults>(recording, |rows| {
+            renumber(&mut rows.stack);
+            faults.scale(&mut rows.weight);
+        })?,
         copy::<Resident>(recording, |_| ())?,
         copy::<Mappings>(recording, |_| ())?,
         copy::<Frames>(recording, |_| ())?,
@@ -75,6 +87,7 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
 
     manifest.state = State::Complete;
     manifest.ledger.frames = names.frames;
+    manifest.notes.extend(names.notes);
     manifest.table_bytes = sizes.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
     for name in manifest.table_bytes.keys() {
         let path = folder.join(format!("{name}.parquet"));
@@ -86,6 +99,16 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         let _ = std::fs::remove_file(folder.join(format!("{name}.arrows")));
     }
     Ok(manifest)
+}
+
+/// Says what kind of wait a row is, where the kernel's functions on its stack tell it better than the system call did.
+fn name_waits(rows: &mut OffCpu, node_waits: &[Option<WaitKind>]) {
+    for (wait, &stack) in rows.wait.iter_mut().zip(&rows.stack) {
+        let vague = [WaitKind::Unknown, WaitKind::Other].iter().any(|kind| kind.code() == *wait);
+        if vague && let Some(kind) = node_waits.get(stack as usize).copied().flatten() {
+            *wait = kind.code();
+        }
+    }
 }
 
 /// Gives every CPU sample the time it stands for: a thread's exact time on CPU, less what is already counted without a
@@ -105,6 +128,31 @@ pub fn scale_weights(samples: &mut Samples, threads: &[ThreadRow], fixed_ns: &[u
             samples.weight_ns[row] = (time * (at + 1) / count - time * at / count) as u64;
         }
         *seen += 1;
+    }
+}
+
+/// Scales counts that the kernel thinned out, so that their sum is what it counted.
+#[derive(Debug)]
+pub struct Scale {
+    counted: u128,
+    sampled: u128,
+    so_far: u128,
+}
+
+impl Scale {
+    /// The scale of one kind of event.
+    pub fn of(ledger: &SampleLedger) -> Self {
+        Self { counted: ledger.expected.into(), sampled: ledger.captured.max(1).into(), so_far: 0 }
+    }
+
+    /// Scales the next rows; the sum over all rows is exact.
+    pub fn scale(&mut self, weights: &mut [u64]) {
+        let scaled = |sampled: u128| sampled * self.counted / self.sampled;
+        for weight in weights {
+            let next = self.so_far + u128::from(*weight);
+            *weight = (scaled(next) - scaled(self.so_far)) as u64;
+            self.so_far = next;
+        }
     }
 }
 
@@ -202,6 +250,15 @@ impl StackOrder {
         }
         let new_of_old = merged_of_old.iter().map(|&merged| new_of_merged[merged as usize]).collect();
         Self { new_of_old, nodes }
+    }
+
+    /// For each node, the kind of wait of the innermost frame that stands for one.
+    fn waits(&self, frame_waits: &[Option<WaitKind>]) -> Vec<Option<WaitKind>> {
+        let mut waits = vec![None; self.nodes.len() + 1];
+        for (index, &(parent, frame)) in self.nodes.iter().enumerate() {
+            waits[index + 1] = frame_waits.get(frame as usize).copied().flatten().or(waits[parent as usize]);
+        }
+        waits
     }
 
     fn of(&self, old: u32) -> u32 {

@@ -19,7 +19,7 @@ mod writer;
 
 pub use columns::{Column, ColumnDoc, Table};
 pub use error::RecordingError;
-pub use finalize::{Finalized, finalize, scale_weights};
+pub use finalize::{Finalized, Scale, finalize, scale_weights};
 pub use manifest::{
     Clock, Host, Ledger, MachineLoad, Manifest, SampleLedger, Settings, State, UhrCost, Window, new_id,
 };

@@ -57,6 +57,9 @@ pub struct Host {
     pub architecture: String,
     /// CPUs that were online.
     pub cpus: u32,
+    /// Random id of the boot: addresses of the kernel mean something in it only.
+    #[serde(default)]
+    pub boot_id: String,
     /// Its memory, in bytes.
     pub memory_bytes: u64,
     /// Whether the recorder was root.
@@ -92,7 +95,8 @@ pub struct Settings {
     pub pids: Vec<u32>,
 }
 
-/// Where the samples of one kind went: `expected = captured + lost + throttled + not_visible + drift`.
+/// Where the samples of one kind went: `expected = captured + lost + throttled + not_visible + drift`. Of page faults, the
+/// faults that samples stand for: the kernel takes every one up to a rate and then some, and the rest is `drift`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SampleLedger {
     /// What the event's own count says there should be.

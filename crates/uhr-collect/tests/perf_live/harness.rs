@@ -135,7 +135,7 @@ impl Target {
             assert_eq!(drained.corrupt_bytes, 0);
             for (ring, record) in &fresh {
                 merger.push(*ring, record);
-                on_record(session, &decoder.parse(record).unwrap());
+                on_record(session, &decoder.parse(record).unwrap_or_else(|e| panic!("{e:?} {decoder:?} {record:x?}")));
             }
             merger.release(before_ns, &mut |record| bytes.push(record.to_vec()));
             before_ns = drained.started_ns;

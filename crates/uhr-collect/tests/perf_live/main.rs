@@ -1,6 +1,8 @@
 //! Perf events on this machine's kernel, against what the recorded programs say about themselves and what `nm` and
 //! `readelf` say about their files. Runs as root and, from `everything_again_as_an_ordinary_user`, without.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests, helpers of tests among them")]
+
 mod harness;
 
 use std::collections::BTreeMap;
@@ -57,6 +59,12 @@ fn user_chains_are_the_call_stack() {
         (address < start + size).then_some(name.as_str())
     };
     let records = recorded.records();
+        eprintln!(
+            "{s:x?} {:x?} {:?}",
+            s.user_chain.iter().collect::<Vec<_>>(),
+            s.user_chain.iter().map(name).collect::<Vec<_>>()
+        );
+    }
     let in_leaf: Vec<_> = samples(&records, EventKind::Cpu)
         .into_iter()
         .filter(|(_, sample)| !sample.in_kernel && name(sample.ip) == Some("burn_leaf"))

@@ -1,0 +1,158 @@
+//! A real program, recorded from its first instruction: what the recording says is what the program did.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use uhr_collect::child::HeldChild;
+use uhr_collect::{Captured, Options, Recorder, Target, UnwindChoice};
+use uhr_model::{Region, StackEnding};
+use uhr_recording::tables::{Faults, Frames, Mappings, OffCpu, Processes, Resident, Samples, Stacks, Threads};
+use uhr_recording::{Recording, Scale, State};
+
+/// Compiles a C program into `folder`.
+fn build(folder: &Path, name: &str, source: &str) -> PathBuf {
+    let (file, out) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&file, source).unwrap();
+    let built = std::process::Command::new("gcc")
+        .args(["-O2", "-g", "-fno-inline", "-pthread", "-o"])
+        .args([&out, &file])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    out
+}
+
+/// Records a program until it ends; `None` where this host refuses.
+fn record(folder: &Path, program: &Path) -> Option<(Captured, Recording)> {
+    let command: Vec<OsString> = vec![program.into()];
+    let held = HeldChild::fork(&command, None).unwrap();
+    let options = Options {
+        target: Target::Child { pid: held.pid(), program: program.to_owned() },
+        frequency: 999,
+        unwind: UnwindChoice::Auto,
+        stack_size: 16 << 10,
+    };
+    let rec = folder.join("rec");
+    let mut recorder = match Recorder::start(&options, &rec) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            eprintln!("SKIPPED: this host refuses: {error}");
+            return None;
+        }
+    };
+    let mut child = held.release().unwrap();
+    recorder.run(&mut || child.wait(Duration::ZERO).unwrap().is_none()).unwrap();
+    let captured = recorder.finish().unwrap();
+    Some((captured, Recording::open(&rec).unwrap()))
+}
+
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void burn(double s) {
+    struct timespec t; double end;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); end = t.tv_sec + t.tv_nsec / 1e9 + s;
+    do { for (volatile int i = 0; i < 20000; i++); clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); }
+    while (t.tv_sec + t.tv_nsec / 1e9 < end);
+}
+void deep(int n) { if (n) { deep(n - 1); __asm__ volatile(""); } else burn(0.6); }
+void naps(void) { for (int i = 0; i < 4; i++) { struct timespec t = {0, 150000000}; nanosleep(&t, 0); } }
+void touch(void) {
+    size_t n = 64 << 20; char *p = mmap(0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(p, n, MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < n; i += 4096) p[i] = 1;
+    usleep(200000);
+}
+void *worker(void *x) { burn(0.3); return x; }
+int main(void) {
+    pthread_t t; pthread_create(&t, 0, worker, 0);
+    deep(20); naps(); touch(); pthread_join(t, 0);
+    if (!fork()) { execl("/bin/true", "true", (char *)0); _exit(1); }
+    int status; wait(&status);
+    return 0;
+}
+"#;
+
+#[test]
+fn the_recording_says_what_the_program_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "planted", PROGRAM);
+    let Some((captured, recording)) = record(folder.path(), &program) else { return };
+    assert_eq!(captured.manifest.state, State::Captured);
+    let ledger = &captured.manifest.ledger;
+    eprintln!("{ledger:#?}\n{:?}\n{:?}", captured.manifest.notes, captured.manifest.cost);
+
+    let processes: Vec<_> = recording.processes().unwrap();
+    let names: Vec<&str> = processes.iter().map(|process| process.name.as_str()).collect();
+    assert_eq!(names, ["planted", "planted", "true"], "the program, its fork, and what that executed");
+    assert_eq!(processes[1].parent, Some(0));
+    assert_eq!(processes[2].parent, Some(1));
+
+    let threads = recording.threads().unwrap();
+    assert_eq!(threads.len(), 4);
+    let main_ns = threads[0].on_cpu_ns as f64;
+    assert!((0.6e9..0.75e9).contains(&main_ns), "main burned 0.6 s and some page faults: {main_ns}");
+    let worker_ns = threads[1].on_cpu_ns as f64;
+    assert!((0.3e9..0.31e9).contains(&worker_ns), "the worker burned 0.3 s: {worker_ns}");
+
+    let samples: Samples = recording.table().unwrap();
+    let of_worker = samples.thread.iter().filter(|thread| **thread == 1).count() as f64;
+    assert!((of_worker - 300.0).abs() < 15.0, "0.3 s at 999 Hz: {of_worker}");
+    assert_eq!(ledger.records_lost, 0);
+    for row in (0..samples.ending.len()).filter(|&row| samples.ending[row] != 0) {
+        eprintln!("{:?} {}", StackEnding::from_code(samples.ending[row]), show(&recording, samples.stack[row]));
+    }
+    let whole = samples.ending.iter().filter(|ending| **ending == StackEnding::Complete.code()).count();
+    assert!(whole as f64 >= 0.99 * samples.ending.len() as f64, "{:?}", ledger.stacks);
+
+    let waits: OffCpu = recording.table().unwrap();
+    let slept: u64 = (0..waits.thread.len())
+        .filter(|&row| waits.thread[row] == 0 && !waits.runnable[row] && waits.duration_ns[row] > 100_000_000)
+        .map(|row| waits.duration_ns[row])
+        .sum();
+    assert!((0.8e9..0.83e9).contains(&(slept as f64)), "four naps of 150 ms and one of 200: {slept}");
+    let with_stack = (0..waits.thread.len())
+        .filter(|&row| waits.duration_ns[row] > 100_000_000 && waits.stack[row] != 0)
+        .count();
+    assert_eq!(with_stack, 5, "each long wait has its stack");
+
+    let mut faults: Faults = recording.table().unwrap();
+    Scale::of(&ledger.faults).scale(&mut faults.weight);
+    let anonymous: u64 = (0..faults.weight.len())
+        .filter(|&row| faults.region[row] == Region::Anonymous.code())
+        .map(|row| faults.weight[row])
+        .sum();
+    assert!((15_000..19_000).contains(&anonymous), "16,384 pages were touched: {anonymous}");
+
+    let resident: Resident = recording.table().unwrap();
+    let peak = resident.anonymous_bytes.iter().max().unwrap() >> 20;
+    assert!((64..80).contains(&peak), "64 MB were touched: {peak}");
+
+    let modules = recording.modules().unwrap();
+    let own = modules.iter().find(|module| module.path.ends_with("/planted")).unwrap();
+    assert!(own.build_id.is_some());
+    assert!(captured.held.contains_key(&uhr_model::ModuleId(own.id)));
+    assert!(recording.table::<Mappings>().unwrap().start.len() > 4);
+    let _: (Processes, Threads) = (recording.table().unwrap(), recording.table().unwrap());
+}
+
+/// A stack as `module+0xaddress`, the leaf first.
+fn show(recording: &Recording, mut stack: u32) -> String {
+    let (stacks, frames, modules) =
+        (recording.table::<Stacks>().unwrap(), recording.table::<Frames>().unwrap(), recording.modules().unwrap());
+    let mut shown = String::new();
+    while let (Some(parent), Some(frame)) = (stacks.parent[stack as usize], stacks.frame[stack as usize]) {
+        let module = frames.module[frame as usize].map_or("?", |module| &modules[module as usize].path);
+        shown += &format!("{module}+{:#x} ", frames.address[frame as usize]);
+        stack = parent;
+    }
+    shown
+}
