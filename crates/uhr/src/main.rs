@@ -1,1 +1,40 @@
-fn main() {}
+//! `uhr`: record a program, ask where its time and memory went.
+//!
+//! The way of a command: [`args`] says what is asked; one file of [`commands`] answers it, with `uhr-query` for
+//! recordings; `output` prints the answer. Errors come back here and nowhere else become words and an exit status.
+
+#![forbid(unsafe_op_in_unsafe_fn)]
+
+mod args;
+mod commands;
+mod failure;
+mod finish;
+mod opening;
+mod output;
+mod terminal;
+mod text;
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Form};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let form = Form { json: usage::asks_for_json(std::env::args_os()) };
+    let result = match Cli::try_parse() {
+        Ok(cli) => commands::run(cli.command),
+        Err(error) => usage::answer(error),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let failure = Failure::of(&error);
+            output::failure(form, &failure);
+            ExitCode::from(failure.exit.status())
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What part of a recording is asked about, and how the answer is wanted. The same flags for every question.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use uhr_model::{FrameMode, Metric};
+
+/// Which recording, and how it is answered.
+#[derive(Debug, Args)]
+pub(crate) struct About {
+    /// The recording; without it, the newest in this folder
+    #[arg(value_name = "RECORDING")]
+    pub(crate) recording: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+/// How an answer is wanted.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Form {
+    /// Print one JSON object, errors too (its schema: `uhr schema`)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What part of the recording counts. Repeated filters narrow further.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct Filters {
+    /// What is counted
+    #[arg(short, long, value_name = "METRIC", default_value = Metric::Cpu.name(), value_parser = metric())]
+    pub(crate) metric: Metric,
+
+    /// Only what runs below this function: its outermost call and everything that it calls
+    #[arg(long, value_name = "FUNCTION")]
+    pub(crate) under: Vec<String>,
+
+    /// Only this process, by pid or by name
+    #[arg(long, value_name = "PROCESS")]
+    pub(crate) process: Vec<String>,
+
+    /// Only this thread, by tid or by name
+    #[arg(long, value_name = "THREAD")]
+    pub(crate) thread: Vec<String>,
+
+    /// Only samples whose leaf is this kind of code
+    #[arg(long, value_name = "MODE", value_parser = mode())]
+    pub(crate) mode: Vec<FrameMode>,
+
+    /// Only samples whose leaf is in this file, by path or by name
+    #[arg(long, value_name = "MODULE")]
+    pub(crate) module: Vec<String>,
+
+    /// Only from this moment on: an RFC 3339 stamp, 1.5s after the start, or -2s before the end
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) from: Option<String>,
+
+    /// Only up to this moment, in the same forms
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) to: Option<String>,
+}
+
+/// How much of an answer is shown.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Answer")]
+pub(crate) struct Shown {
+    /// How many rows to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) limit: u32,
+
+    /// How many rows to skip
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u32,
+
+    /// `full`: names at any length, and every row's samples and counts
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Detail::Brief)]
+    pub(crate) detail: Detail,
+}
+
+/// How much is said of each row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Detail {
+    /// What fits a line.
+    Brief,
+    /// Everything.
+    Full,
+}
+
+fn metric() -> impl TypedValueParser<Value = Metric> {
+    let names = Metric::ALL.iter().map(|metric| metric.name());
+    PossibleValuesParser::new(names).map(|name| Metric::from_name(&name).unwrap_or(Metric::Cpu))
+}
+
+fn mode() -> impl TypedValueParser<Value = FrameMode> {
+    let names = FrameMode::ALL.iter().map(|mode| mode.name());
+    PossibleValuesParser::new(names).map(|name| FrameMode::from_name(&name).unwrap_or(FrameMode::User))
+}

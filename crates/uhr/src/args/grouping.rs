@@ -1,0 +1,58 @@
+//! The words after `--group-by`. They are checked here, so that a word that no recording can answer is wrong usage.
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use uhr_model::Dimension;
+
+use super::quantity;
+
+/// The parser of one word: a dimension, or `time:100ms`.
+pub(super) fn parser() -> impl TypedValueParser<Value = String> {
+    Grouping
+}
+
+#[derive(Clone, Copy)]
+struct Grouping;
+
+impl TypedValueParser for Grouping {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        let word = StringValueParser::new().parse_ref(command, arg, value)?;
+        if is_known(&word) {
+            return Ok(word);
+        }
+        let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
+        if let Some(arg) = arg {
+            error.insert(ContextKind::InvalidArg, ContextValue::String(arg.to_string()));
+        }
+        error.insert(ContextKind::InvalidValue, ContextValue::String(word));
+        error.insert(
+            ContextKind::ValidValue,
+            ContextValue::Strings(dimensions().map(str::to_owned).chain(["time:100ms".to_owned()]).collect()),
+        );
+        Err(error)
+    }
+
+    /// For completions.
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(dimensions().map(PossibleValue::new)))
+    }
+}
+
+fn dimensions() -> impl Iterator<Item = &'static str> {
+    Dimension::ALL.iter().map(|dimension| dimension.name())
+}
+
+fn is_known(word: &str) -> bool {
+    match word.split_once(':') {
+        Some(("time", step)) => quantity::duration(step).is_ok(),
+        Some(_) => false,
+        None => Dimension::from_name(word).is_some(),
+    }
+}

@@ -1,0 +1,90 @@
+//! What `uhr record` is asked to do.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, ValueEnum};
+
+use super::quantity;
+
+/// Arguments of `uhr record`: exactly one of a command, pids, or the whole machine.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "all"]))]
+pub(crate) struct RecordArgs {
+    /// The folder to make for the recording; it must not exist. Without it uhr names it after the program, and says so
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Samples a second and CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 999,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) frequency: u32,
+
+    /// What takes the samples. `perf`: Linux perf events, with root or without
+    #[arg(long, value_name = "SAMPLER", default_value = "auto", value_parser = sampler)]
+    pub(crate) sampler: Sampler,
+
+    /// How the callers of user code are found. `fp`: by frame pointers, which the code must have. `dwarf`: by its unwind
+    /// tables, over a copy of the stack. `auto`: `dwarf` where the binaries need it
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Auto)]
+    pub(crate) unwind: Unwind,
+
+    /// How much of the stack to copy with each sample, for `--unwind dwarf`
+    #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = quantity::stack_size)]
+    pub(crate) stack_size: u32,
+
+    /// Stop after this long (10s, 250ms). A command is then ended with SIGTERM, and after 5 s more with SIGKILL
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Record running processes, with all their threads and the children that they start
+    #[arg(short, long, value_name = "PID", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub(crate) pid: Vec<u32>,
+
+    /// Record everything that runs on this machine
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    /// Run the command as this user (needs root)
+    #[arg(long = "as", value_name = "USER", conflicts_with_all = ["pid", "all"])]
+    pub(crate) as_user: Option<String>,
+
+    /// Write what was recorded, as JSON, to this file (the command owns the standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) summary: Option<PathBuf>,
+
+    /// The program to run and record, and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What takes the samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sampler {
+    /// uhr chooses; so far there is one to choose from.
+    Auto,
+    /// Linux perf events.
+    Perf,
+}
+
+/// How the callers of user code are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Unwind {
+    /// uhr looks at the binaries and chooses.
+    Auto,
+    /// Frame pointers.
+    Fp,
+    /// `.eh_frame`, over a copy of the stack.
+    Dwarf,
+}
+
+fn sampler(name: &str) -> Result<Sampler, &'static str> {
+    match name {
+        "auto" => Ok(Sampler::Auto),
+        "perf" => Ok(Sampler::Perf),
+        "ebpf" => Err("this uhr has no eBPF sampler yet: use perf, or leave the choice to uhr"),
+        _ => Err("the samplers are: auto, perf"),
+    }
+}

@@ -1,0 +1,31 @@
+//! One file a command: it turns arguments into a question, and the answer into output.
+//!
+//! A command succeeds with an exit status of its own only where the contract has one (`record` passes on that of the
+//! recorded command); everything that goes wrong is an error, and `main` makes words and a status of it.
+
+mod doctor;
+mod man;
+mod record;
+mod schema;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::args::Command;
+
+/// Runs a command.
+///
+/// # Errors
+/// Whatever kept it from an answer; see [`crate::failure::Failure::of`].
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Record(args) => return record::run(&args),
+        Command::Doctor(args) => doctor::run(&args)?,
+        Command::Schema(args) => schema::run(&args)?,
+        Command::Completions(args) => man::completions(&args)?,
+        Command::Man(args) => man::page(&args)?,
+        _ => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}

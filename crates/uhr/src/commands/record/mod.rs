@@ -1,0 +1,170 @@
+//! `uhr record`: starts or attaches, records until something ends it, finishes the recording, and says what it holds.
+
+mod account;
+mod ending;
+mod output_folder;
+mod summary;
+
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use uhr_collect::child::{HeldChild, RunningChild, find_program};
+use uhr_collect::{Captured, CollectError, Interrupts, Options, Recorder, Target, UnwindChoice};
+use uhr_recording::Manifest;
+
+use crate::args::{RecordArgs, Unwind};
+use crate::failure::{Exit, Failure};
+use crate::finish;
+
+use ending::{Ending, Reason};
+
+/// Records what the arguments name. The status is the recorded command's, or 0.
+///
+/// # Errors
+/// Whatever kept uhr from recording: with a status of 125, or 126 and 127 for a command that cannot be run.
+pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
+    let interrupts = Interrupts::take().map_err(|source| CollectError::System { step: "signalfd", source });
+    record(args, interrupts.map_err(failure)?).map(ExitCode::from)
+}
+
+/// The status of every failure of uhr's own.
+const OWN_FAILURE: u8 = 125;
+
+fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
+    let user = args.as_user.as_deref().map(account::user).transpose()?;
+    let folder = output_folder::choose(args)?;
+    let mut ending = Ending::new(args.duration, interrupts);
+    if args.command.is_empty() {
+        let target = if args.all { Target::Machine } else { Target::Processes(args.pid.clone()) };
+        let mut recorder = Recorder::start(&options(args, target), &folder).map_err(failure)?;
+        let result = recorder.run(&mut || ending.go_on());
+        let manifest = conclude(recorder, result, &folder, args)?;
+        return summary::report(args, &folder, &manifest, None).map(|()| 0);
+    }
+    let held = HeldChild::fork(&args.command, user.as_ref()).map_err(failure)?;
+    let program = args.command.first().and_then(|name| find_program(name)).unwrap_or_default();
+    let target = Target::Child { pid: held.pid(), program };
+    let mut recorder = Recorder::start(&options(args, target), &folder).map_err(failure)?;
+    let mut child = match held.release() {
+        Ok(child) => child,
+        Err(error) => {
+            drop(recorder);
+            let _ = std::fs::remove_dir_all(&folder);
+            return Err(failure(error));
+        }
+    };
+    let mut status = None;
+    let result = recorder.run(&mut || {
+        status = child.wait(Duration::ZERO).ok().flatten();
+        status.is_none() && ending.go_on()
+    });
+    ending.tell(&child);
+    let manifest = conclude(recorder, result, &folder, args);
+    let status = match status {
+        Some(status) => status,
+        None => wait_for(&mut child, &mut ending)?,
+    };
+    summary::report(args, &folder, &manifest?, Some(status))?;
+    Ok(if ending.reason() == Some(Reason::Duration) { 0 } else { exit_status(status) })
+}
+
+fn options(args: &RecordArgs, target: Target) -> Options {
+    Options {
+        target,
+        frequency: args.frequency,
+        unwind: match args.unwind {
+            Unwind::Auto => UnwindChoice::Auto,
+            Unwind::Fp => UnwindChoice::Fp,
+            Unwind::Dwarf => UnwindChoice::Dwarf,
+        },
+        stack_size: args.stack_size,
+    }
+}
+
+/// Ends the capture and finishes the recording. What went wrong on the way is told after as much as possible was saved.
+fn conclude(
+    recorder: Recorder,
+    result: Result<(), CollectError>,
+    folder: &Path,
+    args: &RecordArgs,
+) -> Result<Manifest> {
+    let captured = match result {
+        Ok(()) => recorder.finish(),
+        Err(error) => {
+            let _ = recorder.finish();
+            Err(error)
+        }
+    };
+    let Captured { held, .. } = captured.map_err(|error| kept(folder, error))?;
+    let manifest = finish::finish(folder, &held).map_err(|error| kept(folder, error.into()))?;
+    output_folder::give_to_caller(folder);
+    let cpu = manifest.ledger.cpu;
+    // At least five samples were expected and there is none: an empty profile is no success.
+    if cpu.captured == 0 && cpu.expected >= 5 && cpu.not_visible < cpu.expected {
+        return Err(Failure::new(
+            Exit::Status(OWN_FAILURE),
+            "nothing-captured",
+            format!("{} samples were expected and none was captured", cpu.expected),
+        )
+        .next(format!("uhr overview {}", folder.display()))
+        .into());
+    }
+    let _ = args;
+    Ok(manifest)
+}
+
+/// What was recorded before the error stays, and can be asked.
+fn kept(folder: &Path, error: CollectError) -> anyhow::Error {
+    output_folder::give_to_caller(folder);
+    let text = format!("the recording ended early: {error}");
+    Failure::new(Exit::Status(OWN_FAILURE), "recording-ended-early", text)
+        .hint("what was recorded until then is kept")
+        .next(format!("uhr overview {}", folder.display()))
+        .into()
+}
+
+/// Waits for the command after the recording has ended. A second interrupt, or five seconds after the end of
+/// `--duration`, kills it.
+fn wait_for(child: &mut RunningChild, ending: &mut Ending) -> Result<ExitStatus> {
+    const GRACE: Duration = Duration::from_secs(5);
+    let since = Instant::now();
+    loop {
+        if let Some(status) = child.wait(Duration::from_millis(50))? {
+            return Ok(status);
+        }
+        let is_late = ending.reason() == Some(Reason::Duration) && since.elapsed() >= GRACE;
+        if is_late || ending.interrupted_again() {
+            child.signal(libc::SIGKILL);
+        }
+    }
+}
+
+/// The status that a shell would show: the command's own, or 128 and the signal that ended it.
+fn exit_status(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Words, advice and the status of what kept uhr from recording.
+fn failure(error: CollectError) -> anyhow::Error {
+    let own = |code: &str| Failure::new(Exit::Status(OWN_FAILURE), code, error.to_string());
+    match &error {
+        CollectError::Start { source, .. } => {
+            let status = if source.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+            own("cannot-run").exit(Exit::Status(status))
+        }
+        CollectError::NoSuchProcess { .. } => own("no-such-process").hint("see the running processes: ps -e"),
+        CollectError::Open(_) => own("cannot-open-events").next("uhr doctor"),
+        CollectError::ForeignProc { .. } => {
+            own("foreign-proc").hint("mount the namespace's own: unshare -rpf --mount-proc")
+        }
+        CollectError::Recording(error) if matches!(error, uhr_recording::RecordingError::Exists { .. }) => {
+            own("exists").hint("name a new path with -o")
+        }
+        _ => own("failed"),
+    }
+    .into()
+}

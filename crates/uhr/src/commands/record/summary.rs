@@ -1,0 +1,157 @@
+//! What `record` says at the end: three lines for people, and the same for programs with `--summary`.
+
+use std::path::Path;
+use std::process::ExitStatus;
+
+use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
+use uhr_recording::tables::{Processes, Threads};
+use uhr_recording::{Manifest, Recording, SampleLedger};
+
+use crate::args::RecordArgs;
+use crate::output;
+use crate::text::quantity;
+
+/// `uhr.record/1`: what was recorded.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct RecordAnswer {
+    /// Always `uhr.record/1`.
+    schema: &'static str,
+    ok: bool,
+    /// The recording's folder.
+    path: String,
+    /// Its random id.
+    id: String,
+    /// Its state: `complete`.
+    state: &'static str,
+    /// Recorded time in seconds.
+    duration_s: f64,
+    /// Processes and threads that were seen.
+    processes: u64,
+    threads: u64,
+    /// Exact time on CPU of all threads, in nanoseconds.
+    cpu_ns: u64,
+    /// CPU samples: what became of those that were expected.
+    expected: u64,
+    captured: u64,
+    lost: u64,
+    not_visible: u64,
+    /// Share of captured CPU samples whose stack is whole.
+    stacks_complete_share: f64,
+    /// Bytes of the finished tables.
+    bytes: u64,
+    /// The command's exit status, or 128 and the signal that ended it.
+    exit_status: Option<u8>,
+    /// What could not be seen.
+    notes: Vec<String>,
+    /// Commands that go on from here.
+    next: Vec<String>,
+}
+
+impl RecordAnswer {
+    /// The answer's schema name.
+    pub(crate) const SCHEMA: &'static str = "uhr.record/1";
+
+    fn of(folder: &Path, manifest: &Manifest, status: Option<ExitStatus>) -> Result<Self> {
+        let recording = Recording::open(folder)?;
+        let threads: Threads = recording.table()?;
+        let processes: Processes = recording.table()?;
+        let SampleLedger { expected, captured, lost, not_visible, .. } = manifest.ledger.cpu;
+        let whole = manifest.ledger.stacks.get("complete").copied().unwrap_or(0);
+        Ok(Self {
+            schema: Self::SCHEMA,
+            ok: true,
+            path: folder.display().to_string(),
+            id: manifest.id.clone(),
+            state: manifest.state.name(),
+            duration_s: manifest.duration_ns() as f64 / 1e9,
+            processes: processes.id.len() as u64,
+            threads: threads.id.len() as u64,
+            cpu_ns: threads.on_cpu_ns.iter().sum(),
+            expected,
+            captured,
+            lost,
+            not_visible,
+            stacks_complete_share: if captured == 0 { 1.0 } else { whole as f64 / captured as f64 },
+            bytes: manifest.table_bytes.values().sum(),
+            exit_status: status.map(super::exit_status),
+            notes: manifest.notes.clone(),
+            next: vec![format!("uhr overview {}", shell_word(&folder.display().to_string()))],
+        })
+    }
+
+    /// What it holds, how far to trust it, where to go on.
+    fn lines(&self, manifest: &Manifest) -> [String; 3] {
+        let plural =
+            |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        let holds = format!(
+            "recorded {} of {}, {} on CPU, {}: {} ({})",
+            quantity::time(self.duration_s * 1e9),
+            plural(self.processes, "process", "processes"),
+            quantity::time(self.cpu_ns as f64),
+            plural(self.captured, "sample", "samples"),
+            self.path,
+            quantity::bytes(self.bytes as f64),
+        );
+        (holds, self.trust(manifest), format!("next: {}", self.next.join("; "))).into()
+    }
+
+    fn trust(&self, manifest: &Manifest) -> String {
+        if self.captured == 0 {
+            return "trust: no samples: the program was too short; its time on CPU is exact".to_owned();
+        }
+        let mut parts = vec![format!(
+            "{} of stacks whole ({})",
+            quantity::share(self.stacks_complete_share),
+            manifest.settings.unwind
+        )];
+        parts.push(if self.lost == 0 {
+            "none lost".to_owned()
+        } else {
+            format!("{} samples lost", self.lost)
+        });
+        if !manifest.settings.kernel_visible {
+            let share = self.not_visible as f64 / self.expected.max(1) as f64;
+            parts.push(format!(
+                "{} of the time is in the kernel, which is not visible",
+                quantity::share(share)
+            ));
+        }
+        let cut =
+            manifest.ledger.stacks.iter().filter(|(ending, _)| *ending != "complete").max_by_key(|row| row.1);
+        if let Some((ending, count)) = cut.filter(|(_, count)| **count * 100 > self.captured) {
+            parts.push(format!("{count} stacks end at: {ending}"));
+        }
+        format!("trust: {}", parts.join(", "))
+    }
+}
+
+/// Says what was recorded, and writes the summary if one was asked for.
+///
+/// # Errors
+/// If the summary cannot be written.
+pub(super) fn report(
+    args: &RecordArgs,
+    folder: &Path,
+    manifest: &Manifest,
+    status: Option<ExitStatus>,
+) -> Result<()> {
+    let answer = RecordAnswer::of(folder, manifest, status)?;
+    answer.lines(manifest).iter().for_each(|line| output::say(&format!("uhr: {line}")));
+    if let Some(path) = &args.summary {
+        let text = serde_json::to_string_pretty(&answer)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("cannot write the summary {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:=@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

@@ -1,0 +1,242 @@
+//! The *finish* step: names for every frame of a captured recording. It is the one place where the recording and the
+//! symbolizer meet. On the host that recorded, right after the capture, the files of modules are still held open;
+//! later, or elsewhere, they are opened again by path, and only a file of the same build is used.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use uhr_collect::{HeldFile, jitdump_name, perf_map_name, vdso_image};
+use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized, WaitKind};
+use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
+use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table, finalize};
+use uhr_symbolize::{
+    ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
+    Unnamed, symbolize,
+};
+
+/// The files of modules that were opened while the target ran.
+pub(crate) type Held = HashMap<ModuleId, HeldFile>;
+
+/// The most that is read of a perf map or jitdump.
+const EVIDENCE_LIMIT: u64 = 256 << 20;
+/// Notes about names that a manifest takes; a program with hundreds of stripped libraries needs no hundred sentences.
+const MAX_NOTES: usize = 10;
+
+/// Names the frames of a captured recording and writes its finished tables.
+///
+/// # Errors
+/// If the disk is full or gone; the captured recording stays as it is.
+pub(crate) fn finish(folder: &Path, held: &Held) -> Result<Manifest, RecordingError> {
+    let recording = Recording::open(folder)?;
+    let names = names_with(&recording, held)?;
+    finalize(&recording, names)
+}
+
+/// Looks up the names of a recording that has none yet, in memory.
+///
+/// # Errors
+/// If its tables cannot be read.
+pub(crate) fn names(recording: &Recording) -> Result<Finalized, RecordingError> {
+    names_with(recording, &Held::new())
+}
+
+fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, RecordingError> {
+    let frames: Frames = recording.table()?;
+    let modules = recording.modules()?;
+    let kernel = Kernel::of(recording);
+    // The frames of each module, so that each is opened once.
+    let mut of_module: Vec<Vec<usize>> = vec![Vec::new(); modules.len()];
+    for (frame, module) in frames.module.iter().enumerate() {
+        if let Some(frames) = module.and_then(|module| of_module.get_mut(module as usize)) {
+            frames.push(frame);
+        }
+    }
+    let named: Vec<ModuleSymbols> = modules
+        .par_iter()
+        .zip(&of_module)
+        .map(|(module, rows)| {
+            let addresses: Vec<RelativeAddress> =
+                rows.iter().map(|&row| RelativeAddress(frames.address[row])).collect();
+            name_module(recording, module, &addresses, held, &kernel)
+        })
+        .collect();
+
+    let unknown = Err(Unnamed { reason: Unsymbolized::UnknownMapping, start: None });
+    let mut of_frame: Vec<&Result<Symbolized, Unnamed>> = vec![&unknown; frames.len()];
+    for (rows, symbols) in of_module.iter().zip(&named) {
+        for (&row, result) in rows.iter().zip(&symbols.results) {
+            of_frame[row] = result;
+        }
+    }
+    let mut done = Finalized {
+        module_symbols: named.iter().map(|symbols| words(&symbols.origin)).collect(),
+        notes: notes(&named),
+        ..Finalized::default()
+    };
+    for (frame, result) in of_frame.into_iter().enumerate() {
+        let is_kernel = frames.module[frame].is_some_and(|module| is_kernel(&modules, module));
+        add(&mut done, frame as u32, result, is_kernel);
+    }
+    Ok(done)
+}
+
+fn is_kernel(modules: &[ModuleRow], module: u32) -> bool {
+    modules.get(module as usize).is_some_and(|module| module.kind == ModuleKind::Kernel.code())
+}
+
+/// Adds the rows of one frame.
+fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, is_kernel: bool) {
+    let outcome = match result {
+        Ok(_) => "named",
+        Err(unnamed) => unnamed.reason.name(),
+    };
+    *done.frames.entry(outcome.to_owned()).or_default() += 1;
+    let mut wait = None;
+    match result {
+        Ok(found) => {
+            for (depth, location) in found.locations.iter().enumerate() {
+                if is_kernel {
+                    wait = wait.or(location.function.as_deref().and_then(WaitKind::of_kernel_function));
+                }
+                done.locations.push(LocationRow {
+                    frame,
+                    depth: depth as u32,
+                    function: location.function.clone(),
+                    file: location.file.clone(),
+                    line: location.line,
+                    function_start: Some(found.start.0),
+                    mode: found.mode.map(uhr_model::FrameMode::code),
+                    reason: None,
+                });
+            }
+        }
+        Err(unnamed) => done.locations.push(LocationRow {
+            frame,
+            depth: 0,
+            function: None,
+            file: None,
+            line: None,
+            function_start: unnamed.start.map(|start| start.0),
+            mode: None,
+            reason: Some(unnamed.reason.code()),
+        }),
+    }
+    done.frame_waits.push(wait);
+}
+
+fn name_module(
+    recording: &Recording,
+    module: &ModuleRow,
+    addresses: &[RelativeAddress],
+    held: &Held,
+    kernel: &Kernel,
+) -> ModuleSymbols {
+    match ModuleKind::from_code(module.kind) {
+        _ if addresses.is_empty() => unnamed(addresses, Unsymbolized::NoSymbol),
+        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, held),
+        Some(ModuleKind::Kernel) => match kernel {
+            Kernel::Symbols(text) => symbolize(&ModuleSource::Kernel(&KernelSymbols::parse(text)), addresses),
+            Kernel::OtherBoot => unnamed(addresses, Unsymbolized::FileMissing),
+        },
+        Some(ModuleKind::Vdso) => match vdso_image() {
+            Some(image) => symbolize(&ModuleSource::Vdso { image: &image }, addresses),
+            None => unnamed(addresses, Unsymbolized::FileMissing),
+        },
+        Some(ModuleKind::Jit) => name_generated(recording, module, addresses),
+        Some(ModuleKind::File) | None => unnamed(addresses, Unsymbolized::NoSymbol),
+    }
+}
+
+fn name_elf(module: &ModuleRow, addresses: &[RelativeAddress], held: &Held) -> ModuleSymbols {
+    let build_id: Option<BuildId> = module.build_id.as_deref().and_then(|id| id.parse().ok());
+    let path = PathBuf::from(&module.path);
+    let file = held.get(&ModuleId(module.id));
+    let open = match file {
+        Some(held) => PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd())),
+        // Without a build id nothing would tell whether this is the file that ran.
+        None if build_id.is_none() || module.kind == ModuleKind::UnreadElf.code() => {
+            return unnamed(addresses, Unsymbolized::FileMissing);
+        }
+        None => path.clone(),
+    };
+    let root = file.and_then(|held| held.root.as_deref());
+    let source = ElfSource { open: &open, path: &path, build_id: build_id.as_ref(), root };
+    symbolize(&ModuleSource::Elf(source), addresses)
+}
+
+/// Generated code: a jitdump tells more than a perf map; what the one does not name the other may.
+fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[RelativeAddress]) -> ModuleSymbols {
+    let process = module.process.unwrap_or(u32::MAX);
+    let perf_map = recording.evidence(&perf_map_name(process), EVIDENCE_LIMIT);
+    let jitdump = recording.evidence(&jitdump_name(process), EVIDENCE_LIMIT);
+    let by_map = perf_map.map(|text| symbolize(&ModuleSource::PerfMap(&PerfMap::parse(&text)), addresses));
+    let by_dump = jitdump
+        .and_then(|bytes| Some(symbolize(&ModuleSource::Jitdump(&Jitdump::parse(&bytes).ok()?), addresses)));
+    match (by_dump, by_map) {
+        (Some(mut dump), Some(map)) => {
+            for (result, other) in dump.results.iter_mut().zip(map.results) {
+                if result.is_err() && other.is_ok() {
+                    *result = other;
+                }
+            }
+            dump
+        }
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => unnamed(addresses, Unsymbolized::NoJitMap),
+    }
+}
+
+fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
+    let results = addresses.iter().map(|_| Err(Unnamed { reason, start: None })).collect();
+    ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new() }
+}
+
+/// The names of the kernel that was recorded, if it still runs.
+enum Kernel {
+    Symbols(String),
+    /// Its addresses meant something in another boot, or on another machine.
+    OtherBoot,
+}
+
+impl Kernel {
+    fn of(recording: &Recording) -> Self {
+        let boot = &recording.manifest.host.boot_id;
+        if boot.is_empty() || *boot != uhr_collect::host().boot_id {
+            return Self::OtherBoot;
+        }
+        Self::Symbols(std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    }
+}
+
+fn words(origin: &Origin) -> Option<String> {
+    Some(match origin {
+        Origin::Nowhere => return None,
+        Origin::SymbolTable => "symbol table".to_owned(),
+        Origin::Dwarf => "debug information".to_owned(),
+        Origin::DebugFile { path, found_by } => {
+            let how = match found_by {
+                FoundBy::BuildId => "build id",
+                FoundBy::DebugLink => "debug link",
+            };
+            format!("debug file {} (by {how})", path.display())
+        }
+        Origin::KernelSymbols => "kallsyms".to_owned(),
+        Origin::PerfMap => "perf map".to_owned(),
+        Origin::Jitdump => "jitdump".to_owned(),
+    })
+}
+
+fn notes(named: &[ModuleSymbols]) -> Vec<String> {
+    let mut seen = BTreeMap::new();
+    for note in named.iter().flat_map(|symbols| &symbols.notes) {
+        seen.insert(note.to_string(), ());
+    }
+    let more = seen.len().saturating_sub(MAX_NOTES);
+    let mut notes: Vec<String> = seen.into_keys().take(MAX_NOTES).collect();
+    if more > 0 {
+        notes.push(format!("{more} more notes of this kind about names"));
+    }
+    notes
+}

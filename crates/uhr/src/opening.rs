@@ -1,0 +1,64 @@
+//! Which recording a command is about: the one that was named, or the newest in this folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use uhr_recording::{Finalized, Manifest, Recording, RecordingError};
+
+use crate::failure::{Exit, Failure};
+use crate::{finish, output};
+
+/// A recording, and the names of its frames where they are not in it yet.
+pub(crate) struct Opened {
+    /// The recording.
+    pub(crate) recording: Recording,
+    /// Its path as commands repeat it.
+    pub(crate) path: String,
+    /// Names looked up just now, of a recording that is not finished.
+    pub(crate) names: Option<Finalized>,
+}
+
+/// Opens the recording at `path`, or the newest in this folder; which one that is, is said on the standard error.
+///
+/// # Errors
+/// If there is none, or it cannot be read.
+pub(crate) fn open(path: Option<&Path>) -> Result<Opened> {
+    let path = match path {
+        Some(path) => path.to_owned(),
+        None => newest()?,
+    };
+    let recording = Recording::open(&path).map_err(explain)?;
+    let names = if recording.is_finished() { None } else { Some(finish::names(&recording)?) };
+    Ok(Opened { recording, path: path.to_string_lossy().into_owned(), names })
+}
+
+/// The recording in this folder that began last; the folder itself if it is one and holds none.
+fn newest() -> Result<PathBuf> {
+    let entries = std::fs::read_dir(".").into_iter().flatten().flatten();
+    let folders = entries.map(|entry| PathBuf::from(entry.file_name())).filter(|path| is_recording(path));
+    let began = |path: PathBuf| Some((Recording::open(&path).ok()?.manifest.clock.realtime_ns, path));
+    // Of two that began at once the later name, so that the choice is the same everywhere.
+    let Some((_, path)) = folders.filter_map(began).max() else {
+        return if is_recording(Path::new(".")) { Ok(PathBuf::from(".")) } else { Err(none_here().into()) };
+    };
+    output::say(&format!("uhr: {} (the newest recording here)", path.display()));
+    Ok(path)
+}
+
+fn is_recording(folder: &Path) -> bool {
+    folder.join(Manifest::FILE).is_file()
+}
+
+fn none_here() -> Failure {
+    Failure::new(Exit::Failed, "no-recording", "there is no recording in this folder")
+        .hint("name one, or make one: uhr record -- COMMAND")
+        .next("uhr record --help")
+}
+
+fn explain(error: RecordingError) -> anyhow::Error {
+    let failure = Failure::of(&anyhow::Error::from(error));
+    if failure.answer.error.code == "no-recording" {
+        return failure.hint("make one: uhr record -- COMMAND").next("uhr record --help").into();
+    }
+    failure.into()
+}
