@@ -78,8 +78,12 @@ impl Wish {
             | b::PERF_SAMPLE_CPU
             | b::PERF_SAMPLE_PERIOD
             | b::PERF_SAMPLE_CALLCHAIN;
-        let address = if kind == EventKind::PageFault { b::PERF_SAMPLE_ADDR } else { 0 };
-        u64::from(everywhere | address)
+        let more = match kind {
+            EventKind::Cpu | EventKind::Sideband => 0,
+            EventKind::Switch => b::PERF_SAMPLE_STREAM_ID,
+            EventKind::PageFault => b::PERF_SAMPLE_STREAM_ID | b::PERF_SAMPLE_ADDR,
+        };
+        u64::from(everywhere | more)
     }
 
     fn read_format(&self) -> u64 {

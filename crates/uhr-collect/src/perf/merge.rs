@@ -7,11 +7,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::record::Decoder;
+use super::record::{Decoder, set_sample_time};
 
 /// Merges rings by time, in bounded memory.
 #[derive(Debug)]
 pub struct Merger {
+    decoder: Decoder,
     queues: Vec<Queue>,
     buffered_bytes: usize,
     limit_bytes: usize,
@@ -37,18 +38,18 @@ struct Entry {
 
 impl Merger {
     /// Holds about `limit_bytes` at most, plus what one pass over the rings brings.
-    pub fn new(limit_bytes: usize) -> Self {
+    pub fn new(decoder: Decoder, limit_bytes: usize) -> Self {
         let queues = Vec::new();
-        Self { queues, buffered_bytes: 0, limit_bytes, released_ns: 0, out_of_order: 0, forced: 0 }
+        Self { decoder, queues, buffered_bytes: 0, limit_bytes, released_ns: 0, out_of_order: 0, forced: 0 }
     }
 
-    /// Takes a record of ring number `ring`. One without a time follows its predecessor.
+    /// Takes a record of ring number `ring`. One whose time cannot be trusted gets its predecessor's.
     pub fn push(&mut self, ring: usize, record: &[u8]) {
         if ring >= self.queues.len() {
             self.queues.resize_with(ring + 1, Queue::default);
         }
         if let Some(queue) = self.queues.get_mut(ring) {
-            queue.push(record, self.released_ns);
+            queue.push(record, self.decoder.time_ns(record), self.released_ns);
             self.buffered_bytes += record.len();
         }
     }
@@ -107,11 +108,15 @@ impl Merger {
 }
 
 impl Queue {
-    fn push(&mut self, record: &[u8], earliest_ns: u64) {
-        let previous = self.entries.back().map_or(earliest_ns, |entry| entry.time_ns);
-        let time_ns = Decoder::time_ns(record).unwrap_or(previous);
-        let entry = Entry { time_ns, at: self.bytes.len(), length: record.len() };
+    fn push(&mut self, record: &[u8], time_ns: Option<u64>, earliest_ns: u64) {
+        let at = self.bytes.len();
         self.bytes.extend_from_slice(record);
+        let time_ns = time_ns.unwrap_or_else(|| {
+            let previous = self.entries.back().map_or(earliest_ns, |entry| entry.time_ns);
+            set_sample_time(self.bytes.get_mut(at..).unwrap_or_default(), previous);
+            previous
+        });
+        let entry = Entry { time_ns, at, length: record.len() };
         self.live_bytes += record.len();
         // An interrupt's record can be written between the moment at which another takes its time and its own
         // writing: a ring's neighbours can be swapped.
@@ -142,6 +147,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::perf::record::EventIds;
+    use crate::perf::sample::SampleShape;
+
+    fn decoder() -> Decoder {
+        Decoder::new(EventIds::default(), SampleShape { has_stack_copy: false, max_stack: 127 })
+    }
 
     /// A switch record of that time.
     fn switch(time_ns: u64) -> Vec<u8> {
@@ -156,7 +167,7 @@ mod tests {
 
     fn times(merger: &mut Merger, before_ns: Option<u64>) -> Vec<u64> {
         let mut times = Vec::new();
-        let mut sink = |record: &[u8]| times.push(Decoder::time_ns(record).unwrap());
+        let mut sink = |record: &[u8]| times.push(decoder().time_ns(record).unwrap());
         match before_ns {
             Some(before) => merger.release(before, &mut sink),
             None => merger.finish(&mut sink),
@@ -166,7 +177,7 @@ mod tests {
 
     #[test]
     fn rings_are_merged_and_young_records_wait() {
-        let mut merger = Merger::new(1 << 20);
+        let mut merger = Merger::new(decoder(), 1 << 20);
         for (ring, time) in [(0, 10), (0, 30), (1, 5), (1, 20), (1, 40), (2, 15)] {
             merger.push(ring, &switch(time));
         }
@@ -179,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_record_that_comes_too_late_is_counted_not_lost() {
-        let mut merger = Merger::new(1 << 20);
+        let mut merger = Merger::new(decoder(), 1 << 20);
         merger.push(0, &switch(50));
         assert_eq!(times(&mut merger, Some(60)), [50]);
         merger.push(1, &switch(40));
@@ -189,7 +200,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut merger = Merger::new(1000);
+        let mut merger = Merger::new(decoder(), 1000);
         for time in 0..100 {
             merger.push(0, &switch(time));
         }
@@ -201,7 +212,7 @@ mod tests {
         #[test]
         fn whatever_the_order_nothing_is_lost(rounds in prop::collection::vec(
             prop::collection::vec((0..4_usize, 0..1000_u64), 0..50), 0..10)) {
-            let mut merger = Merger::new(4000);
+            let mut merger = Merger::new(decoder(), 4000);
             let (mut pushed, mut seen) = (Vec::new(), Vec::new());
             for (round, records) in rounds.iter().enumerate() {
                 for &(ring, time) in records {

@@ -22,6 +22,7 @@ mod ring;
 mod sample;
 mod session;
 mod sys;
+mod weights;
 
 pub use access::{Access, Refusal};
 pub use error::OpenError;
@@ -34,3 +35,4 @@ pub use record::{
 pub use sample::{Addresses, Sample, UserRegisters};
 pub use session::{Attached, Drained, Session, Settings, Targets, UserStack};
 pub use sys::{OpenFiles, monotonic_ns, raise_open_files};
+pub use weights::Weights;

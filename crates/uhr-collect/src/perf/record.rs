@@ -14,8 +14,12 @@ use super::sample::{Sample, SampleHead, SampleShape};
 /// The pid and tid of a task that had already left the process table when the record was written.
 pub const NO_TASK: u32 = u32::MAX;
 
-/// The bytes at the end of every record but samples: pid, tid, time, CPU, event id.
+/// The bytes at the end of records of the sideband: pid, tid, time, CPU, event id. Every event may write the records
+/// about itself (lost, throttled); theirs can have a stream id too.
 const TRAILER_BYTES: usize = 32;
+
+/// Where a sample's time lies: behind the header, the event's id, the address, and pid and tid.
+const SAMPLE_TIME_AT: usize = HEADER_BYTES + 24;
 
 /// One record: who, when, where; and what.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -223,15 +227,17 @@ impl Decoder {
         Self { ids, shape }
     }
 
-    /// When a record was written, without parsing the rest.
-    pub fn time_ns(record: &[u8]) -> Option<u64> {
+    /// When a record was written, without parsing the rest. `None` if it cannot be told or not be trusted: the time of
+    /// a sample that another profiler's event filled is of that event's clock.
+    pub fn time_ns(&self, record: &[u8]) -> Option<u64> {
         let mut fields = Fields(record);
-        if fields.u32()? == b::PERF_RECORD_SAMPLE {
-            let _misc_and_size = fields.u32()?;
-            return SampleHead::parse(&mut fields).map(|head| head.time_ns);
+        let (kind, _misc_and_size) = (fields.u32()?, fields.u32()?);
+        if kind == b::PERF_RECORD_SAMPLE {
+            let head = SampleHead::parse(&mut fields)?;
+            return self.ids.kind(head.id).map(|_| head.time_ns);
         }
-        let trailer = record.len().checked_sub(TRAILER_BYTES).filter(|&at| at >= HEADER_BYTES)?;
-        Fields(record.get(trailer + 8..)?).u64()
+        let (_, trailer) = split_trailer(kind, fields)?;
+        parse_trailer(trailer).map(|stamp| stamp.time_ns)
     }
 
     /// Parses one record as [`Session::drain`](super::Session::drain) hands it out.
@@ -243,26 +249,63 @@ impl Decoder {
         if kind == b::PERF_RECORD_SAMPLE {
             return self.sample(fields, misc);
         }
-        let short = Malformed::Short { kind };
-        let body_bytes = fields.0.len().checked_sub(TRAILER_BYTES).ok_or(short)?;
-        let body = Fields(fields.bytes(body_bytes).ok_or(short)?);
-        let stamp = trailer(fields).ok_or(short)?;
-        let body = parse_body(kind, misc, body).ok_or(short)?;
-        Ok(Record { stamp, body })
+        let parts = || {
+            let (body, trailer) = split_trailer(kind, fields)?;
+            Some(Record { stamp: parse_trailer(trailer)?, body: parse_body(kind, misc, body)? })
+        };
+        parts().ok_or(Malformed::Short { kind })
     }
 
     fn sample<'a>(&self, mut fields: Fields<'a>, misc: u16) -> Result<Record<'a>, Malformed> {
         let short = Malformed::Short { kind: b::PERF_RECORD_SAMPLE };
         let head = SampleHead::parse(&mut fields).ok_or(short)?;
-        let kind = self.ids.kind(head.id).ok_or(Malformed::UnknownEvent { id: head.id })?;
-        let (sample, cpu) = Sample::parse(fields, &head, kind, misc, self.shape).ok_or(short)?;
+        let (sample, cpu) = match self.ids.kind(head.id) {
+            Some(kind) => {
+                let (sample, cpu, _) = Sample::parse(fields, &head, kind, misc, self.shape).ok_or(short)?;
+                (sample, cpu)
+            }
+            None => self.second_hand(fields, &head, misc).ok_or(Malformed::UnknownEvent { id: head.id })?,
+        };
         let stamp = Stamp { time_ns: head.time_ns, pid: head.pid, tid: head.tid, cpu };
         Ok(Record { stamp, body: Body::Sample(sample) })
     }
+
+    /// A sample with the id of somebody else's event (see [`Sample::is_second_hand`]). It still has the fields that
+    /// our event asked for: the kind is the one whose fields fill the record exactly.
+    fn second_hand<'a>(&self, fields: Fields<'a>, head: &SampleHead, misc: u16) -> Option<(Sample<'a>, u32)> {
+        [EventKind::PageFault, EventKind::Switch].into_iter().find_map(|kind| {
+            let (sample, cpu, rest) = Sample::parse(fields, head, kind, misc, self.shape)?;
+            rest.0.is_empty().then_some((Sample { is_second_hand: true, ..sample }, cpu))
+        })
+    }
 }
 
-fn trailer(mut fields: Fields<'_>) -> Option<Stamp> {
+/// Overwrites the time of a sample. Leaves other records alone.
+pub(super) fn set_sample_time(record: &mut [u8], time_ns: u64) {
+    let is_sample =
+        record.first_chunk().is_some_and(|&kind| u32::from_ne_bytes(kind) == b::PERF_RECORD_SAMPLE);
+    if let (true, Some(field)) = (is_sample, record.get_mut(SAMPLE_TIME_AT..SAMPLE_TIME_AT + 8)) {
+        field.copy_from_slice(&time_ns.to_ne_bytes());
+    }
+}
+
+/// Cuts what stands before the trailer from it.
+fn split_trailer(kind: u32, mut fields: Fields<'_>) -> Option<(Fields<'_>, Fields<'_>)> {
+    let body_bytes = match kind {
+        b::PERF_RECORD_LOST => 16,
+        b::PERF_RECORD_LOST_SAMPLES => 8,
+        b::PERF_RECORD_THROTTLE | b::PERF_RECORD_UNTHROTTLE => 24,
+        _ => fields.0.len().checked_sub(TRAILER_BYTES)?,
+    };
+    let body = Fields(fields.bytes(body_bytes)?);
+    Some((body, fields))
+}
+
+fn parse_trailer(mut fields: Fields<'_>) -> Option<Stamp> {
     let (pid, tid, time_ns) = (fields.u32()?, fields.u32()?, fields.u64()?);
+    // The CPU and the id are last; a stream id may stand before them.
+    let before_cpu = fields.0.len().checked_sub(16)?;
+    let _stream = fields.bytes(before_cpu)?;
     Some(Stamp { time_ns, pid, tid, cpu: fields.u32()? })
 }
 
@@ -363,7 +406,7 @@ mod tests {
         let bytes = record(9, 1, &body);
         let Record { stamp, body } = decoder(true).parse(&bytes).unwrap();
         assert_eq!(stamp, Stamp { time_ns: 1234, pid: 7, tid: 8, cpu: 3 });
-        assert_eq!(Decoder::time_ns(&bytes), Some(1234));
+        assert_eq!(decoder(true).time_ns(&bytes), Some(1234));
         let Body::Sample(sample) = body else { panic!("{body:?}") };
         assert_eq!((sample.kind, sample.in_kernel, sample.period), (EventKind::Cpu, true, 1_001_001));
         assert_eq!(sample.kernel_chain.iter().collect::<Vec<_>>(), [0xffff_8001, 0xffff_8002]);
@@ -384,7 +427,44 @@ mod tests {
         assert_eq!(parse(&[0, 0, u64::MAX, 1]), short, "stack");
         assert_eq!(parse(&[0, 0, 8, 1, 9]), short, "more readable than asked");
         let unknown = record(9, 2, &[&[99], &head[1..], &[0, 0, 0]].concat());
-        assert_eq!(decoder(true).parse(&unknown), Err(Malformed::UnknownEvent { id: 99 }));
+        assert_eq!(
+            decoder(true).parse(&unknown),
+            Err(Malformed::UnknownEvent { id: 99 }),
+            "sizes fit no kind"
+        );
+    }
+
+    #[test]
+    fn a_sample_that_another_profiler_filled_keeps_our_fields() {
+        // A page fault (address, stream) and a switch (stream), both with the id of nobody.
+        let fault = record(9, 2, &[99, 0x1000, two(7, 8), 1234, 0xaddd, 5, two(3, 0), 6, 0]);
+        let switch = record(9, 1, &[99, 0x1000, two(7, 8), 1234, 5, two(3, 0), 6, 0]);
+        for (bytes, kind, address) in
+            [(fault, EventKind::PageFault, Some(0xaddd)), (switch, EventKind::Switch, None)]
+        {
+            assert_eq!(decoder(false).time_ns(&bytes), None, "of another clock");
+            let mut restamped = bytes.clone();
+            set_sample_time(&mut restamped, 4321);
+            assert_eq!(decoder(false).parse(&restamped).unwrap().stamp.time_ns, 4321);
+            let Record { stamp, body: Body::Sample(sample) } = decoder(false).parse(&bytes).unwrap() else {
+                panic!()
+            };
+            assert_eq!((sample.kind, sample.address, sample.is_second_hand), (kind, address, true));
+            assert_eq!((stamp.cpu, sample.stream, sample.period), (3, 5, 6));
+        }
+        let neither = record(9, 1, &[99, 0x1000, two(7, 8), 1234, 5, two(3, 0), 6, 0, 0, 0]);
+        assert_eq!(decoder(false).parse(&neither), Err(Malformed::UnknownEvent { id: 99 }));
+    }
+
+    #[test]
+    fn records_that_any_event_writes() {
+        for stream in [&[][..], &[55]] {
+            let body = [&[1, 77, two(7, 8), 1234][..], stream, &[two(3, 0), 1]].concat();
+            let bytes = record(b::PERF_RECORD_LOST, 0, &body);
+            let stamp = Stamp { time_ns: 1234, pid: 7, tid: 8, cpu: 3 };
+            assert_eq!(decoder(false).parse(&bytes), Ok(Record { stamp, body: Body::Lost { count: 77 } }));
+            assert_eq!(decoder(false).time_ns(&bytes), Some(1234));
+        }
     }
 
     #[test]
@@ -407,7 +487,7 @@ mod tests {
             let mut bytes = [&kind.to_ne_bytes()[..], &misc.to_ne_bytes(), &[0, 0], &id.to_ne_bytes()].concat();
             bytes.extend(body);
             for length in [bytes.len(), bytes.len() / 2, 5] {
-                let _ = Decoder::time_ns(&bytes[..length]);
+                let _ = decoder(copy).time_ns(&bytes[..length]);
                 let _ = decoder(copy).parse(&bytes[..length]);
             }
         }

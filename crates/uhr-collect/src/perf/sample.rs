@@ -46,10 +46,17 @@ pub struct Sample<'a> {
     pub kind: EventKind,
     /// Where the thread was: a kernel address if `in_kernel`. At a switch, the kernel's own switching code.
     pub ip: u64,
-    /// How many units of the event this sample stands for: nanoseconds, page faults or switches.
+    /// `Cpu`: the nanoseconds it stands for. `PageFault`, `Switch`: how many of them will pass until the next sample
+    /// of the same `stream`; [`Weights`](super::Weights) makes of that how many this sample stands for.
     pub period: u64,
+    /// `PageFault`, `Switch`: which of the inherited copies of the event took it. 0 for `Cpu`.
+    pub stream: u64,
     /// Page faults: the address that was touched.
     pub address: Option<u64>,
+    /// Another profiler records the same page faults or switches, and the kernel (since 6.3) filled its sample first
+    /// and handed us a copy: the call chain may be cut as that profiler wished, and the time may be of its clock
+    /// ([`Merger`](super::Merger) puts it right).
+    pub is_second_hand: bool,
     /// The event happened in the kernel.
     pub in_kernel: bool,
     /// The kernel's part of the stack, where it may be seen.
@@ -90,15 +97,17 @@ impl SampleHead {
 }
 
 impl<'a> Sample<'a> {
-    /// Parses what follows the head. Gives the CPU too. The order of fields is that of `perf_output_sample`.
+    /// Parses what follows the head as a sample of `kind`. Gives the CPU too, and the bytes that are left. The order
+    /// of fields is that of `perf_output_sample`.
     pub(super) fn parse(
         mut fields: Fields<'a>,
         head: &SampleHead,
         kind: EventKind,
         misc: u16,
         shape: SampleShape,
-    ) -> Option<(Self, u32)> {
+    ) -> Option<(Self, u32, Fields<'a>)> {
         let address = if kind == EventKind::PageFault { Some(fields.u64()?) } else { None };
+        let stream = if kind == EventKind::Cpu { 0 } else { fields.u64()? };
         let (cpu, _reserved) = (fields.u32()?, fields.u32()?);
         let period = fields.u64()?;
         let count = fields.u64()?;
@@ -113,7 +122,9 @@ impl<'a> Sample<'a> {
             kind,
             ip: head.ip,
             period,
+            stream,
             address,
+            is_second_hand: false,
             in_kernel: u32::from(misc) & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_KERNEL,
             kernel_chain,
             user_chain,
@@ -121,7 +132,7 @@ impl<'a> Sample<'a> {
             user_registers,
             stack,
         };
-        Some((sample, cpu))
+        Some((sample, cpu, fields))
     }
 }
 

@@ -127,7 +127,7 @@ impl Target {
         mut on_record: impl FnMut(&mut Session, &Record<'_>),
     ) -> Recorded {
         let decoder = session.decoder();
-        let mut merger = Merger::new(256 << 20);
+        let mut merger = Merger::new(decoder.clone(), 256 << 20);
         let (mut bytes, mut before_ns, mut is_last) = (Vec::new(), 0, false);
         loop {
             let mut fresh = Vec::new();
@@ -135,7 +135,7 @@ impl Target {
             assert_eq!(drained.corrupt_bytes, 0);
             for (ring, record) in &fresh {
                 merger.push(*ring, record);
-                on_record(session, &decoder.parse(record).unwrap_or_else(|e| panic!("{e:?} {decoder:?} {record:x?}")));
+                on_record(session, &decoder.parse(record).unwrap());
             }
             merger.release(before_ns, &mut |record| bytes.push(record.to_vec()));
             before_ns = drained.started_ns;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use harness::{Recorded, Target, as_ordinary_user, can_record, is_root, record, symbols};
 use uhr_collect::perf::{
     Access, Attached, Body, EventCounts, EventKind, FileIdentity, OpenError, Record, Refusal, RingLayout,
-    Sample, Session, Settings, Targets, UserStack,
+    Sample, Session, Settings, Targets, UserStack, Weights,
 };
 
 fn frame_pointers() -> Settings {
@@ -59,12 +59,6 @@ fn user_chains_are_the_call_stack() {
         (address < start + size).then_some(name.as_str())
     };
     let records = recorded.records();
-        eprintln!(
-            "{s:x?} {:x?} {:?}",
-            s.user_chain.iter().collect::<Vec<_>>(),
-            s.user_chain.iter().map(name).collect::<Vec<_>>()
-        );
-    }
     let in_leaf: Vec<_> = samples(&records, EventKind::Cpu)
         .into_iter()
         .filter(|(_, sample)| !sample.in_kernel && name(sample.ip) == Some("burn_leaf"))
@@ -144,12 +138,17 @@ fn switches_have_stacks_where_the_kernel_is_visible() {
     // nanosleep itself keeps no frame pointer, so that its caller is skipped: main is the first to be seen.
     let (start, (size, _)) = functions.iter().find(|(_, (_, name))| name == "main").unwrap();
     let records = recorded.records();
-    let in_main = samples(&records, EventKind::Switch).into_iter().filter(|(_, sample)| {
+    let (mut weights, mut under_main, mut all) = (Weights::default(), 0, 0);
+    for (_, sample) in samples(&records, EventKind::Switch) {
         assert!(sample.in_kernel && !sample.kernel_chain.is_empty());
-        sample.user_chain.iter().any(|address| (*start..start + size).contains(&address))
-    });
-    let stood_for: u64 = in_main.map(|(_, sample)| sample.period).sum();
-    assert_near("switches under main", stood_for as f64, 30.0, 0.2);
+        let is_under_main = sample.user_chain.iter().any(|address| (*start..start + size).contains(&address));
+        let weight = weights.weigh(sample);
+        all += weight;
+        under_main += if is_under_main { weight } else { 0 };
+    }
+    let counted = counts_of(&recorded, EventKind::Switch).value;
+    assert!(all <= counted && all * 10 >= counted * 8, "{all} of {counted}");
+    assert!(under_main >= 25, "{under_main} of 30");
 }
 
 #[test]
@@ -203,16 +202,27 @@ fn every_thread_is_sampled() {
 
 #[test]
 fn page_faults_carry_their_addresses_and_weights() {
-    let Some(recorded) = record("faults 20000", &frame_pointers()) else { return };
+    let Some(recorded) = record("faults 200000", &frame_pointers()) else { return };
     let memory = recorded.said("memory");
     let records = recorded.records();
     let samples = samples(&records, EventKind::PageFault);
-    let in_memory = |address: u64| (memory..memory + 20_000 * 4096).contains(&address);
-    let ours = samples.iter().filter(|(_, sample)| sample.address.is_some_and(in_memory));
-    let stood_for: u64 = ours.map(|(_, sample)| sample.period).sum();
-    assert_near("page faults", stood_for as f64, 20_000.0, 0.1);
+    let in_memory = |address: u64| (memory..memory + 200_000 * 4096).contains(&address);
+    let (mut weights, mut in_ours, mut all) = (Weights::default(), 0, 0);
+    for (_, sample) in &samples {
+        let weight = weights.weigh(sample);
+        all += weight;
+        in_ours += if sample.address.is_some_and(in_memory) { weight } else { 0 };
+    }
     let counted = counts_of(&recorded, EventKind::PageFault).value;
-    assert!((20_000..20_600).contains(&counted), "{counted}");
+    assert!((200_000..201_000).contains(&counted), "{counted}");
+    eprintln!("{in_ours} {all} {counted} in {} samples", samples.len());
+    assert!(all <= counted && all * 10 >= counted * 8, "{all} of {counted}");
+    assert_near(
+        "share of faults in the memory",
+        in_ours as f64 / all as f64,
+        200_000.0 / counted as f64,
+        0.05,
+    );
 }
 
 #[test]
