@@ -115,7 +115,8 @@ fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Ord
         let mut batch = Batch::of(&mut session);
         batch.is_over = session.is_over() && batch.records.is_empty();
         let is_over = batch.is_over;
-        let gone = (!batch.records.is_empty() || is_over) && batches.send(batch).is_err();
+        // An empty batch says something too: that what came before can be put in order now.
+        let gone = batches.send(batch).is_err();
         if stop || gone || is_over {
             return session;
         }
