@@ -1,6 +1,10 @@
-//! Answers as text for people: one module for each kind of thing that is written.
+//! Answers as text for people. `clean`, `wrap`, `quantity` and `table` lay out; the others each know one answer.
 
+pub(crate) mod answer;
+pub(crate) mod call_paths;
 pub(crate) mod clean;
+pub(crate) mod overview;
 pub(crate) mod quantity;
+pub(crate) mod query;
 pub(crate) mod table;
 pub(crate) mod wrap;

@@ -34,7 +34,7 @@ impl Ending {
 
     /// Whether to record on.
     pub(super) fn go_on(&mut self) -> bool {
-        if let Some(interrupt) = self.interrupts.next() {
+        if let Some(interrupt) = self.interrupts.pending() {
             self.reason = Some(Reason::Interrupt(interrupt));
         } else if self.until.is_some_and(|until| Instant::now() >= until) {
             self.reason = Some(Reason::Duration);
@@ -58,6 +58,6 @@ impl Ending {
 
     /// Whether another interrupt came.
     pub(super) fn interrupted_again(&mut self) -> bool {
-        self.interrupts.next().is_some()
+        self.interrupts.pending().is_some()
     }
 }

@@ -1,0 +1,208 @@
+//! What all answers have in common: what was asked, what it rests on, what was left out, what comes next.
+
+use uhr_query::Filters;
+use uhr_query::answers::{Coverage, MetricTotal, RecordingSummary, Shown};
+
+use super::clean::clean;
+use super::quantity;
+use super::wrap::{hang, wrap};
+use crate::terminal::Terminal;
+
+/// The first lines: the recording, the metric and its total, the window, the sampler, the filters.
+pub(crate) fn head(
+    recording: &RecordingSummary,
+    metric: Option<&MetricTotal>,
+    filters: &Filters,
+    terminal: Terminal,
+) -> Vec<String> {
+    let mut parts = vec![recording.path.clone()];
+    if let Some(metric) = metric {
+        let total = metric.total.map(|total| format!(" {}", quantity::value(total as f64, &metric.unit)));
+        parts.push(format!("{}{}", metric.name, total.unwrap_or_default()));
+        parts.push(plural(metric.samples, samples_of(&metric.name)));
+    }
+    parts.push(format!("{} from {}", quantity::time(recording.duration_s * 1e9), recording.start));
+    parts.push(recording.sampler.clone());
+    if recording.state != "complete" {
+        parts.push(match recording.state.as_str() {
+            "recording" => "still being recorded".to_owned(),
+            "recovered" => "recovered: its recorder was killed".to_owned(),
+            other => other.to_owned(),
+        });
+    }
+    let mut lines: Vec<String> =
+        wrap(&parts.join(" · "), terminal.width).iter().map(|line| terminal.bold(line)).collect();
+    if let Some(filters) = filters_in_words(filters) {
+        lines.extend(wrap(&filters, terminal.width));
+    }
+    lines
+}
+
+/// What the metric is made of.
+fn samples_of(metric: &str) -> &'static str {
+    match metric {
+        "off-cpu" | "runqueue" => "wait",
+        _ => "sample",
+    }
+}
+
+/// `1 sample`, `9,902 samples`.
+pub(crate) fn plural(count: u64, noun: &str) -> String {
+    let ending = match noun {
+        _ if count == 1 => "",
+        noun if noun.ends_with("ss") => "es",
+        _ => "s",
+    };
+    format!("{} {noun}{ending}", quantity::count(count as f64))
+}
+
+/// The filters as one line, if there are any.
+fn filters_in_words(filters: &Filters) -> Option<String> {
+    let lists = [
+        ("under", &filters.under),
+        ("in function", &filters.function),
+        ("in module", &filters.module),
+        ("in mode", &filters.mode),
+        ("of process", &filters.process),
+        ("of thread", &filters.thread),
+    ];
+    let named =
+        lists.iter().flat_map(|(words, values)| values.iter().map(move |value| format!("{words} {value}")));
+    let from = filters.from.iter().map(|time| format!("from {time}"));
+    let to = filters.to.iter().map(|time| format!("to {time}"));
+    let all: Vec<String> = named.chain(from).chain(to).collect();
+    (!all.is_empty()).then(|| format!("only: {}", all.join(", ")))
+}
+
+/// What the answer rests on, and the notes.
+pub(crate) fn coverage(coverage: &Coverage, terminal: Terminal) -> Vec<String> {
+    let mut lines: Vec<String> =
+        wrap(&coverage_in_words(coverage), terminal.width).iter().map(|line| terminal.dim(line)).collect();
+    for note in &coverage.notes {
+        lines.extend(hang("note: ", note, terminal.width));
+    }
+    lines
+}
+
+fn coverage_in_words(coverage: &Coverage) -> String {
+    let count = |value: u64| quantity::count(value as f64);
+    let mut parts = Vec::new();
+    if coverage.expected > 0 {
+        let missing = [
+            (coverage.lost, "lost"),
+            (coverage.throttled, "throttled"),
+            (coverage.not_visible, "in the kernel, not visible"),
+        ];
+        let missing: Vec<String> = missing
+            .iter()
+            .filter(|(value, _)| *value > 0)
+            .map(|(value, word)| format!("{} {word}", count(*value)))
+            .collect();
+        let missing = if missing.is_empty() { String::new() } else { format!(" ({})", missing.join(", ")) };
+        parts.push(format!(
+            "rests on {} of {} expected samples{missing}",
+            count(coverage.captured),
+            count(coverage.expected)
+        ));
+    } else {
+        parts.push(format!("rests on {}", plural(coverage.captured, "sample")));
+    }
+    if coverage.captured > 0 {
+        let reasons: Vec<String> =
+            largest(coverage).map(|(reason, samples)| format!("{reason} {}", count(samples))).collect();
+        let reasons =
+            if reasons.is_empty() { String::new() } else { format!(" (cut: {})", reasons.join(", ")) };
+        parts.push(format!("{} of stacks whole{reasons}", quantity::share(coverage.stacks_complete_share)));
+        parts.push(format!("{} named", quantity::share(coverage.symbolized_share)));
+    }
+    parts.join("; ")
+}
+
+/// The three most frequent reasons for which stacks are cut.
+fn largest(coverage: &Coverage) -> impl Iterator<Item = (&str, u64)> {
+    let mut reasons: Vec<(&str, u64)> =
+        coverage.truncated.iter().map(|(reason, samples)| (reason.as_str(), *samples)).collect();
+    reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    reasons.into_iter().filter(|(_, samples)| *samples > 0).take(3)
+}
+
+/// Which rows these are, if not all, and how to see the others. The command stands on one line, to be copied.
+pub(crate) fn shown(shown: &Shown) -> Vec<String> {
+    if shown.rows == shown.of && shown.more.is_none() {
+        return Vec::new();
+    }
+    let share = quantity::share(shown.self_share);
+    let count = |value: u64| quantity::count(value as f64);
+    let line = format!("{} of {} rows, {share} of the total", count(shown.rows), count(shown.of));
+    match &shown.more {
+        Some(more) => vec![format!("{line}; more: {}", clean(more))],
+        None => vec![line],
+    }
+}
+
+/// What makes sense next, one command a line.
+pub(crate) fn next(commands: &[String], terminal: Terminal) -> Vec<String> {
+    let label = terminal.dim("next:");
+    commands.iter().map(|command| format!("{label} {}", clean(command))).collect()
+}
+
+/// A share with its interval, or with `±?` where the interval says nothing.
+pub(crate) fn interval(share: f64, interval: [f64; 2], note: Option<&'static str>) -> String {
+    match note {
+        Some(_) => format!("{} ±?", quantity::share(share)),
+        None => quantity::share_with_interval(share, interval),
+    }
+}
+
+/// What `±?` means, where a row has it.
+pub(crate) fn interval_notes(
+    notes: impl Iterator<Item = Option<&'static str>>,
+    terminal: Terminal,
+) -> Vec<String> {
+    let notes: std::collections::BTreeSet<&str> = notes.flatten().collect();
+    let sentence = |note: &str| match note {
+        "few-samples" => "±?: too few samples to say how sure a share is".to_owned(),
+        "long-phases" => "±?: the program changed too slowly to say how sure a share is".to_owned(),
+        other => format!("±?: {other}"),
+    };
+    notes.into_iter().flat_map(|note| wrap(&sentence(note), terminal.width)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coverage_names_what_is_missing() {
+        let mut value = Coverage {
+            expected: 9_990,
+            captured: 9_902,
+            lost: 88,
+            stacks_complete_share: 0.995,
+            symbolized_share: 0.98,
+            ..Coverage::default()
+        };
+        value.truncated.insert("no-unwind-info".to_owned(), 40);
+        assert_eq!(
+            coverage_in_words(&value),
+            "rests on 9,902 of 9,990 expected samples (88 lost); 99.5 % of stacks whole (cut: no-unwind-info 40); \
+             98.0 % named"
+        );
+        assert_eq!(coverage_in_words(&Coverage::default()), "rests on 0 samples");
+    }
+
+    #[test]
+    fn filters_are_repeated_in_words() {
+        let filters = Filters {
+            under: vec!["parse".to_owned()],
+            thread: vec!["worker".to_owned()],
+            from: Some("2s".to_owned()),
+            ..Filters::default()
+        };
+        assert_eq!(
+            filters_in_words(&filters).as_deref(),
+            Some("only: under parse, of thread worker, from 2s")
+        );
+        assert_eq!(filters_in_words(&Filters::default()), None);
+    }
+}

@@ -1,0 +1,185 @@
+//! `uhr overview` for people: computing or waiting, on what, how big, and how far to trust it.
+
+use uhr_query::answers::{
+    Activity, Key, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust, Verdict,
+};
+
+use super::query::key_cell;
+use super::table::{Column, Table};
+use super::wrap::{hang, wrap};
+use super::{answer, quantity};
+use crate::terminal::Terminal;
+
+/// The answer's lines.
+pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String> {
+    let mut lines = answer::head(&overview.recording, None, &overview.request.filters, terminal);
+    lines.push(String::new());
+    lines.extend(activity(&overview.activity, &overview.processes, terminal));
+    let cpu = &overview.cpu;
+    let groups = [
+        ("process", several(&cpu.processes)),
+        ("thread", several(&cpu.threads)),
+        ("mode", &cpu.modes),
+        ("module", &cpu.modules),
+        ("function", &cpu.functions),
+    ];
+    lines.extend(section(
+        &format!("CPU time: {}", quantity::time(cpu.total_ns as f64)),
+        &groups,
+        "ns",
+        terminal,
+    ));
+    let waits = &overview.waits;
+    let groups = [("kind", &waits.kinds[..]), ("syscall", &waits.syscalls), ("function", &waits.functions)];
+    let heading = format!(
+        "Waits: {} in {}",
+        quantity::time(waits.total_ns as f64),
+        answer::plural(waits.count, "wait")
+    );
+    lines.extend(section(&heading, &groups, "ns", terminal));
+    lines.extend(memory(&overview.memory, terminal));
+    let faults = &overview.faults;
+    let groups = [("region", &faults.regions[..]), ("function", &faults.functions)];
+    lines.extend(section(
+        &format!("Page faults: {}", quantity::count(faults.total as f64)),
+        &groups,
+        "count",
+        terminal,
+    ));
+    lines.extend(machine(overview, terminal));
+    lines.extend(trust(&overview.trust, terminal));
+    lines.push(String::new());
+    lines.extend(answer::next(&overview.next, terminal));
+    lines
+}
+
+fn activity(activity: &Activity, processes: &[ProcessActivity], terminal: Terminal) -> Vec<String> {
+    let verdict = match activity.verdict {
+        Verdict::Computing => "Computing.",
+        Verdict::Waiting => "Waiting.",
+        Verdict::Starved => "Starved.",
+        Verdict::Mixed => "Mixed.",
+        Verdict::Nothing => "Nothing recorded.",
+    };
+    let mut lines = hang(&format!("{verdict} "), &activity.sentence, terminal.width);
+    if let Some(line) = lines.first_mut() {
+        *line = line.replacen(verdict, &terminal.bold(verdict), 1);
+    }
+    let mut table = Table::new([
+        (Column::Number, "on CPU"),
+        (Column::Number, "waiting"),
+        (Column::Number, "run queue"),
+        (Column::Number, "threads"),
+        (Column::Name, ""),
+    ]);
+    let count = |value: u64| quantity::count(value as f64);
+    table.row([
+        quantity::share(activity.on_cpu_share),
+        quantity::share(activity.off_cpu_share),
+        quantity::share(activity.runqueue_share),
+        count(activity.threads),
+        format!(
+            "all {}, {:.2} CPUs used",
+            answer::plural(activity.processes, "process"),
+            activity.parallelism
+        ),
+    ]);
+    for process in processes.iter().filter(|_| processes.len() > 1) {
+        table.row([
+            quantity::share(process.on_cpu_share),
+            quantity::share(process.off_cpu_share),
+            quantity::share(process.runqueue_share),
+            count(process.threads),
+            key_text(&process.key),
+        ]);
+    }
+    lines.extend(table.lines(terminal, 2));
+    lines
+}
+
+/// Of a single process or thread there is nothing to compare.
+fn several(rows: &[OverviewRow]) -> &[OverviewRow] {
+    if rows.len() > 1 { rows } else { &[] }
+}
+
+/// A heading and the rows of several groupings, each named once.
+fn section(heading: &str, groups: &[(&str, &[OverviewRow])], unit: &str, terminal: Terminal) -> Vec<String> {
+    let mut table =
+        Table::new([(Column::Name, ""), (Column::Number, ""), (Column::Number, ""), (Column::Name, "")]);
+    for (name, rows) in groups {
+        for (at, row) in rows.iter().enumerate() {
+            let name = if at == 0 { *name } else { "" };
+            table.row([
+                name.to_owned(),
+                quantity::share(row.self_share),
+                quantity::value(row.own as f64, unit),
+                key_text(&row.key),
+            ]);
+        }
+    }
+    if table.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new(), terminal.bold(heading)];
+    lines.extend(table.lines(terminal, 2));
+    lines
+}
+
+fn memory(memory: &[Memory], terminal: Terminal) -> Vec<String> {
+    if memory.is_empty() {
+        return Vec::new();
+    }
+    let numbers = ["first", "peak", "last", "growth"].map(|heading| (Column::Number, heading));
+    let mut table = Table::new(numbers.into_iter().chain([(Column::Name, "process")]));
+    for row in memory {
+        let bytes = |value: u64| quantity::bytes(value as f64);
+        let sign = if row.growth > 0 { "+" } else { "" };
+        let growth = format!("{sign}{}", quantity::bytes(row.growth as f64));
+        table.row([bytes(row.first), bytes(row.peak), bytes(row.last), growth, key_text(&row.key)]);
+    }
+    let mut lines = vec![String::new(), terminal.bold("Resident memory")];
+    lines.extend(table.lines(terminal, 2));
+    lines
+}
+
+fn machine(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String> {
+    let machine = &overview.machine;
+    let cpus = answer::plural(machine.cpus, "CPU");
+    let size = format!("{cpus}, {} of memory", quantity::bytes(machine.memory_bytes as f64));
+    let mut lines = vec![String::new()];
+    if machine.starved {
+        lines.extend(wrap(&format!("The machine was short of something ({size}):"), terminal.width));
+        lines.iter_mut().skip(1).for_each(|line| *line = terminal.warning(line));
+    } else {
+        lines.extend(wrap(
+            &format!("The machine ({size}) was not short of anything that the kernel tells."),
+            terminal.width,
+        ));
+    }
+    for reason in &machine.reasons {
+        lines.extend(hang("  - ", reason, terminal.width));
+    }
+    lines
+}
+
+fn trust(trust: &Trust, terminal: Terminal) -> Vec<String> {
+    let kernel = if trust.kernel_visible { "kernel seen" } else { "kernel not seen" };
+    let sentence = format!(
+        "user stacks by {}, {kernel}, {} Hz; {} lost; uhr itself took {} of a CPU and {}",
+        trust.unwind,
+        trust.frequency_hz,
+        answer::plural(trust.records_lost, "record"),
+        quantity::share(trust.uhr_cpu_share),
+        quantity::bytes(trust.uhr_peak_memory_bytes as f64),
+    );
+    let mut lines = vec![String::new(), terminal.bold("How far to trust it")];
+    let narrower = Terminal { width: terminal.width.saturating_sub(2), ..terminal };
+    lines.extend(answer::coverage(&trust.coverage, narrower).iter().map(|line| format!("  {line}")));
+    lines.extend(wrap(&sentence, narrower.width).iter().map(|line| format!("  {}", terminal.dim(line))));
+    lines
+}
+
+/// A key in one phrase: `parse_json  app`.
+fn key_text(key: &Key) -> String {
+    key.0.iter().map(|(_, value)| key_cell(value)).collect::<Vec<_>>().join("  ")
+}

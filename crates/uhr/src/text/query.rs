@@ -1,0 +1,128 @@
+//! `uhr query` for people: one row a group.
+
+use uhr_model::{Dimension, DimensionKind};
+use uhr_query::answers::{CountedRow, Key, KeyValue, QueryAnswer, ResidentBytes, Rows};
+
+use super::table::{Column, Table};
+use super::{answer, quantity};
+use crate::args::Detail;
+use crate::terminal::Terminal;
+
+/// The answer's lines.
+pub(crate) fn lines(query: &QueryAnswer, detail: Detail, terminal: Terminal) -> Vec<String> {
+    let mut lines = answer::head(&query.recording, Some(&query.metric), &query.request.filters, terminal);
+    lines.push(String::new());
+    if query.rows.is_empty() {
+        lines.push("nothing fits".to_owned());
+    }
+    match &query.rows {
+        Rows::Counted(rows) => {
+            lines.extend(counted(query, rows, detail).lines(terminal, 0));
+            lines.extend(answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal));
+        }
+        Rows::Resident(rows) => lines.extend(resident(rows).lines(terminal, 0)),
+    }
+    lines.push(String::new());
+    lines.extend(answer::shown(&query.shown));
+    lines.extend(answer::coverage(&query.coverage, terminal));
+    lines.extend(answer::next(&query.next, terminal));
+    lines
+}
+
+fn counted(query: &QueryAnswer, rows: &[CountedRow], detail: Detail) -> Table {
+    let unit = query.metric.unit.as_str();
+    let amount = if unit == "ns" { "time" } else { unit };
+    let full = detail == Detail::Full;
+    let dimensions = dimensions(rows.iter().map(|row| &row.key));
+    // Of a whole sample self and total are one thing.
+    let has_total = dimensions.iter().any(|dimension| dimension.kind() == DimensionKind::Frame);
+    let mut columns = Vec::new();
+    if has_total {
+        columns.extend([(Column::Number, "self"), (Column::Number, amount), (Column::Number, "total")]);
+        if full {
+            columns.extend([
+                (Column::Number, amount),
+                (Column::Number, "self samples"),
+                (Column::Number, "total samples"),
+            ]);
+        }
+    } else {
+        columns.extend([(Column::Number, "share"), (Column::Number, amount)]);
+        if full {
+            columns.push((Column::Number, "samples"));
+        }
+    }
+    columns.extend(dimensions.iter().map(|&dimension| (column_of(dimension), dimension.name())));
+    let mut table = Table::new(columns);
+    for row in rows {
+        table.row(numbers(row, unit, has_total, full).into_iter().chain(key_cells(&row.key, &dimensions)));
+    }
+    table
+}
+
+fn numbers(row: &CountedRow, unit: &str, has_total: bool, full: bool) -> Vec<String> {
+    let samples = |samples: u64| quantity::count(samples as f64);
+    let mut cells = vec![
+        answer::interval(row.self_share, row.self_share_ci95, row.interval_note),
+        quantity::value(row.own as f64, unit),
+    ];
+    if has_total {
+        cells.push(answer::interval(row.total_share, row.total_share_ci95, row.interval_note));
+    }
+    if full && has_total {
+        cells.extend([
+            quantity::value(row.total as f64, unit),
+            samples(row.self_samples),
+            samples(row.total_samples),
+        ]);
+    } else if full {
+        cells.push(samples(row.self_samples));
+    }
+    cells
+}
+
+fn resident(rows: &[ResidentBytes]) -> Table {
+    let dimensions = dimensions(rows.iter().map(|row| &row.key));
+    let numbers = ["min", "mean", "max", "last"].map(|heading| (Column::Number, heading));
+    let names = dimensions.iter().map(|&dimension| (column_of(dimension), dimension.name()));
+    let mut table = Table::new(numbers.into_iter().chain(names));
+    for row in rows {
+        let bytes = [row.min, row.mean, row.max, row.last].map(|bytes| quantity::bytes(bytes as f64));
+        table.row(bytes.into_iter().chain(key_cells(&row.key, &dimensions)));
+    }
+    table
+}
+
+/// The dimensions of all keys, in the order of the first that has each: a marker such as `[too short to sample]` stands
+/// without its module.
+fn dimensions<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<Dimension> {
+    let mut all = Vec::new();
+    for (dimension, _) in keys.flat_map(|key| &key.0) {
+        if !all.contains(dimension) {
+            all.push(*dimension);
+        }
+    }
+    all
+}
+
+fn column_of(dimension: Dimension) -> Column {
+    match dimension {
+        Dimension::Module | Dimension::File => Column::Path,
+        Dimension::Line | Dimension::Time => Column::Number,
+        _ => Column::Name,
+    }
+}
+
+fn key_cells<'a>(key: &'a Key, dimensions: &'a [Dimension]) -> impl Iterator<Item = String> + 'a {
+    dimensions.iter().map(|&dimension| key.get(dimension).map(key_cell).unwrap_or_default())
+}
+
+/// A key as a cell.
+pub(crate) fn key_cell(value: &KeyValue) -> String {
+    match value {
+        KeyValue::Process { start_s: Some(start), .. } | KeyValue::Thread { start_s: Some(start), .. } => {
+            format!("{value} from {start} s")
+        }
+        _ => value.to_string(),
+    }
+}

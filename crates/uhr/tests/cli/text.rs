@@ -1,0 +1,80 @@
+//! Text as people see it, held against stored pages. `UHR_BLESS=1` writes them anew; read the difference then.
+
+use crate::fixture::Fixture;
+
+fn golden(name: &str, args: &[&str], columns: usize) {
+    let fixture = Fixture::new();
+    let output = fixture.uhr(args).env("COLUMNS", columns.to_string()).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let found = format!("$ uhr {}\n{}", args.join(" "), String::from_utf8(output.stdout).unwrap());
+    let path = format!("{}/tests/cli/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UHR_BLESS").is_some() {
+        std::fs::write(&path, &found).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "{path} says otherwise (UHR_BLESS=1 writes it anew):\n{found}");
+    for line in found.lines().skip(1).filter(|line| !line.contains("uhr ")) {
+        assert!(line.chars().count() <= columns, "wider than {columns}: {line}");
+    }
+}
+
+#[test]
+fn overview() {
+    golden("overview", &["overview", "rec"], 100);
+}
+
+#[test]
+fn query_by_function() {
+    golden("query-function", &["query", "rec"], 100);
+    golden("query-function-narrow", &["query", "rec"], 60);
+    golden("query-function-full", &["query", "rec", "--detail", "full"], 160);
+}
+
+#[test]
+fn query_with_filters_and_more_rows() {
+    golden(
+        "query-filtered",
+        &[
+            "query",
+            "rec",
+            "--group-by",
+            "function,line",
+            "--under",
+            "parse_json",
+            "--from",
+            "2s",
+            "--limit",
+            "2",
+        ],
+        100,
+    );
+}
+
+#[test]
+fn query_by_thread_time_and_wait() {
+    golden("query-thread", &["query", "rec", "--group-by", "thread"], 100);
+    golden("query-time", &["query", "rec", "--group-by", "time:2s"], 100);
+    golden("query-wait", &["query", "rec", "--metric", "off-cpu", "--group-by", "wait,syscall"], 100);
+}
+
+#[test]
+fn query_memory() {
+    golden("query-resident", &["query", "rec", "--metric", "resident", "--group-by", "process"], 100);
+    golden("query-faults", &["query", "rec", "--metric", "page-faults"], 100);
+}
+
+#[test]
+fn call_paths() {
+    golden("call-paths", &["call-paths", "rec", "--function", "lex"], 100);
+    golden("call-paths-callers", &["call-paths", "rec", "--function", "lex", "--callers"], 100);
+    golden("call-paths-callees", &["call-paths", "rec", "--function", "main", "--callees"], 100);
+}
+
+#[test]
+fn default_answers_are_short() {
+    let fixture = Fixture::new();
+    for args in [&["overview", "rec"][..], &["query", "rec"], &["call-paths", "rec", "--function", "lex"]] {
+        let text = fixture.run(args).stdout;
+        assert!(text.len() < 4096, "{args:?}: {} bytes", text.len());
+    }
+}
