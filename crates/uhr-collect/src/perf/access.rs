@@ -90,17 +90,20 @@ impl Refusal {
     }
 
     fn of_host(error: &io::Error) -> Self {
-        let (paranoid, filtered) = (paranoid(), has_seccomp_filter());
+        Self::classify(error, paranoid(), has_seccomp_filter())
+    }
+
+    fn classify(error: &io::Error, paranoid: Option<i32>, is_filtered: bool) -> Self {
         let answer = error.raw_os_error();
         match paranoid {
-            None if answer == Some(libc::ENOSYS) && !filtered => Self::NotBuiltIn,
+            None if answer == Some(libc::ENOSYS) && !is_filtered => Self::NotBuiltIn,
             // A kernel that has the setting has the call.
             _ if answer == Some(libc::ENOSYS) => Self::Seccomp { error: error.to_string() },
             // The kernel's own refusal is EACCES; filters answer with EPERM.
-            Some(value) if value > 2 && (answer == Some(libc::EACCES) || !filtered) => {
+            Some(value) if value > 2 && (answer == Some(libc::EACCES) || !is_filtered) => {
                 Self::Paranoid { value }
             }
-            _ if filtered => Self::Seccomp { error: error.to_string() },
+            _ if is_filtered => Self::Seccomp { error: error.to_string() },
             _ => Self::SecurityModule { error: error.to_string(), paranoid },
         }
     }
@@ -194,6 +197,22 @@ mod tests {
         assert_eq!(parse_cpus("0,2-4,7"), [0, 2, 3, 4, 7]);
         assert_eq!(parse_cpus(""), [0; 0]);
         assert_eq!(parse_cpus("x,-1,3"), [3]);
+    }
+
+    #[test]
+    fn who_refuses() {
+        let who = |errno, paranoid, is_filtered| {
+            Refusal::classify(&io::Error::from_raw_os_error(errno), paranoid, is_filtered)
+        };
+        assert_eq!(who(libc::EACCES, Some(3), false), Refusal::Paranoid { value: 3 });
+        assert_eq!(who(libc::EACCES, Some(4), true), Refusal::Paranoid { value: 4 });
+        assert!(matches!(who(libc::EPERM, Some(4), true), Refusal::Seccomp { .. }));
+        assert!(matches!(who(libc::EPERM, Some(2), true), Refusal::Seccomp { .. }));
+        assert!(matches!(who(libc::ENOSYS, Some(2), true), Refusal::Seccomp { .. }));
+        assert!(matches!(who(libc::EACCES, Some(2), false), Refusal::SecurityModule { .. }));
+        assert_eq!(who(libc::ENOSYS, None, false), Refusal::NotBuiltIn);
+        let hint = Refusal::Paranoid { value: 3 }.hint();
+        assert_eq!(hint, Some("sudo sysctl kernel.perf_event_paranoid=2"));
     }
 
     #[test]

@@ -271,12 +271,14 @@ impl Decoder {
     }
 
     /// A sample with the id of somebody else's event (see [`Sample::is_second_hand`]). It still has the fields that
-    /// our event asked for: the kind is the one whose fields fill the record exactly.
+    /// our event asked for: the kind is the one whose fields fill the record exactly. Where that other event has more
+    /// fields, the kernel reserves room for them in our record too, and leaves it unwritten behind ours: then the
+    /// kind is the first whose fields make sense.
     fn second_hand<'a>(&self, fields: Fields<'a>, head: &SampleHead, misc: u16) -> Option<(Sample<'a>, u32)> {
-        [EventKind::PageFault, EventKind::Switch].into_iter().find_map(|kind| {
-            let (sample, cpu, rest) = Sample::parse(fields, head, kind, misc, self.shape)?;
-            rest.0.is_empty().then_some((Sample { is_second_hand: true, ..sample }, cpu))
-        })
+        let kinds = [EventKind::PageFault, EventKind::Switch].into_iter();
+        let readings = kinds.filter_map(|kind| Sample::parse(fields, head, kind, misc, self.shape));
+        let (sample, cpu, _) = readings.min_by_key(|(_, _, rest)| !rest.0.is_empty())?;
+        Some((Sample { is_second_hand: true, ..sample }, cpu))
     }
 }
 
@@ -452,8 +454,11 @@ mod tests {
             assert_eq!((sample.kind, sample.address, sample.is_second_hand), (kind, address, true));
             assert_eq!((stamp.cpu, sample.stream, sample.period), (3, 5, 6));
         }
-        let neither = record(9, 1, &[99, 0x1000, two(7, 8), 1234, 5, two(3, 0), 6, 0, 0, 0]);
-        assert_eq!(decoder(false).parse(&neither), Err(Malformed::UnknownEvent { id: 99 }));
+        let chain = [b::PERF_CONTEXT_USER, 0x1000];
+        let with_room = [&[99, 0x1000, two(7, 8), 1234, 5, two(3, 0), 6, 2][..], &chain, &[0; 9]].concat();
+        let bytes = record(9, 1, &with_room);
+        let Body::Sample(sample) = decoder(false).parse(&bytes).unwrap().body else { panic!() };
+        assert_eq!((sample.kind, sample.user_chain.len()), (EventKind::Switch, 1));
     }
 
     #[test]
