@@ -57,7 +57,12 @@ impl Filters {
         command
     }
 
-    /// Whether a filter looks at stacks.
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a filter looks at stacks: the first that does.
     pub(crate) fn stack_filter(&self) -> Option<&'static str> {
         [("under", &self.under), ("function", &self.function), ("module", &self.module), ("mode", &self.mode)]
             .into_iter()

@@ -1,18 +1,34 @@
 //! The profile in memory, and the questions over it.
 //!
-//! A recording becomes columns ([`Profile`]); a question becomes one counting pass over them and a roll-up of the stack
-//! tree; the answer is a typed value ([`answers`]) that serialises to the contract of the command line. Nothing here
-//! needs the recorded machine, privileges, or Linux.
+//! A recording becomes columns ([`Profile`]); a question becomes one counting pass over its observations and a roll-up
+//! of the stack tree; the answer is a typed value ([`answers`]) that serialises to the contract of the command line.
+//! Nothing here needs the recorded machine, privileges, or Linux.
 
 #![forbid(unsafe_code)]
 
 pub mod answers;
+mod cells;
 pub mod collapsed;
 mod command;
+mod coverage;
 mod error;
 mod filter;
 pub mod flamegraph;
+mod group;
+mod membership;
+mod names;
+mod profile;
+mod query;
+mod question;
+mod resident;
+mod rollup;
+mod select;
+mod statistics;
 mod window;
 
 pub use error::QueryError;
 pub use filter::Filters;
+pub use group::GroupBy;
+pub use profile::Profile;
+pub use query::query;
+pub use question::{DEFAULT_LIMIT, Question};

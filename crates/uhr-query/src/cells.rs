@@ -1,0 +1,334 @@
+//! Cells: observations counted. One pass turns the observations of a window into the distinct combinations of slot,
+//! thread, stack and circumstances with their sums; every question then works on these. A hot program has few of them,
+//! however many samples it has.
+
+use rustc_hash::FxHashMap;
+use uhr_model::{Metric, StackEnding};
+use uhr_recording::tables::{Faults, OffCpu, Samples};
+
+use crate::QueryError;
+use crate::profile::Profile;
+pub(crate) use crate::window::Slots;
+
+/// Where a cell's observations came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Source {
+    /// On CPU, or a page fault: sampled.
+    Sampled,
+    /// A wait.
+    Waiting,
+    /// Runnable, but not running.
+    Runnable,
+}
+
+/// The circumstances of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tag {
+    pub(crate) source: Source,
+    pub(crate) ending: StackEnding,
+    /// Code of the kind of wait, or of the kind of memory that faulted.
+    pub(crate) kind: u8,
+    /// Number of the system call that it waited in.
+    pub(crate) syscall: Option<u32>,
+}
+
+/// Counted observations, as parallel columns.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) slots: Slots,
+    pub(crate) thread: Vec<u32>,
+    /// Node of the stack tree.
+    pub(crate) node: Vec<u32>,
+    pub(crate) slot: Vec<u16>,
+    /// Index into `tags`.
+    pub(crate) tag: Vec<u32>,
+    /// Samples, or waits.
+    pub(crate) count: Vec<u32>,
+    /// In the metric's unit.
+    pub(crate) weight: Vec<u64>,
+    /// Sorted.
+    pub(crate) tags: Vec<Tag>,
+}
+
+impl Cells {
+    /// Counts the observations of `metric`.
+    pub(crate) fn count(profile: &Profile, metric: Metric, slots: Slots) -> Result<Self, QueryError> {
+        let mut parts = Vec::new();
+        if matches!(metric, Metric::Cpu | Metric::Wall) {
+            parts.extend(count_samples(profile, slots)?);
+        }
+        if matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall) {
+            parts.extend(count_off_cpu(profile, metric, slots)?);
+        }
+        if metric == Metric::PageFaults {
+            parts.extend(count_faults(profile, slots)?);
+        }
+        Ok(Self::join(slots, parts))
+    }
+
+    /// Without any.
+    pub(crate) fn none(slots: Slots) -> Self {
+        Self::join(slots, Vec::new())
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.weight.len()
+    }
+
+    fn join(slots: Slots, parts: Vec<Part>) -> Self {
+        let mut tags: Vec<Tag> = parts.iter().flat_map(|part| part.tags.keys().copied()).collect();
+        tags.sort_unstable();
+        tags.dedup();
+        let total = parts.iter().map(|part| part.rows.len()).sum();
+        let mut cells = Self {
+            slots,
+            thread: Vec::with_capacity(total),
+            node: Vec::with_capacity(total),
+            slot: Vec::with_capacity(total),
+            tag: Vec::with_capacity(total),
+            count: Vec::with_capacity(total),
+            weight: Vec::with_capacity(total),
+            tags,
+        };
+        for part in parts {
+            let mut tag_of = vec![0u32; part.tags.len()];
+            for (tag, &at) in &part.tags {
+                tag_of[at as usize] = cells.tags.binary_search(tag).unwrap_or(0) as u32;
+            }
+            for row in part.rows {
+                cells.thread.push(row.thread);
+                cells.node.push(row.node);
+                cells.slot.push(row.slot);
+                cells.tag.push(tag_of[row.tag as usize]);
+                cells.count.push(row.count);
+                cells.weight.push(row.weight);
+            }
+        }
+        cells
+    }
+}
+
+#[derive(Debug)]
+struct Row {
+    thread: u32,
+    node: u32,
+    slot: u16,
+    tag: u32,
+    count: u32,
+    weight: u64,
+}
+
+/// The cells of one part of a table. Equal cells of several parts stay apart: merging them would cost more than
+/// walking them twice.
+struct Part<'a> {
+    profile: &'a Profile,
+    slots: Slots,
+    rows: Vec<Row>,
+    index: FxHashMap<(u64, u64), u32>,
+    tags: FxHashMap<Tag, u32>,
+    /// The slot of the last time, and its bounds: times come in order, so that it is most often the next one's too.
+    near: (u64, u64, usize),
+    last_tag: Option<(Tag, u32)>,
+}
+
+impl<'a> Part<'a> {
+    fn new(profile: &'a Profile, slots: Slots) -> Self {
+        Self {
+            profile,
+            slots,
+            rows: Vec::new(),
+            index: FxHashMap::default(),
+            tags: FxHashMap::default(),
+            near: (1, 0, 0),
+            last_tag: None,
+        }
+    }
+
+    /// The slot of a time, or `None` if it lies outside the window. The whole recording holds all its rows, even those
+    /// that a clock put a little outside.
+    #[inline]
+    fn slot_of(&mut self, time_ns: u64) -> Option<usize> {
+        let range = self.slots.range;
+        if !range.whole && !(range.start_ns..range.end_ns).contains(&time_ns) {
+            return None;
+        }
+        if !(self.near.0..self.near.1).contains(&time_ns) {
+            let slot = self.slots.of(time_ns);
+            self.near = (self.slots.start_of(slot), self.slots.start_of(slot + 1), slot);
+        }
+        Some(self.near.2)
+    }
+
+    fn tag(&mut self, tag: Tag) -> u32 {
+        match self.last_tag {
+            Some((last, id)) if last == tag => id,
+            _ => {
+                let next = self.tags.len() as u32;
+                let id = *self.tags.entry(tag).or_insert(next);
+                self.last_tag = Some((tag, id));
+                id
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        (thread, stack): (u32, u32),
+        slot: usize,
+        tag: Tag,
+        (count, weight): (u32, u64),
+    ) -> Result<(), QueryError> {
+        let node = self.profile.tree.node(stack).ok_or_else(|| damaged("a stack is missing"))?;
+        if thread as usize >= self.profile.owners.threads.len() {
+            return Err(damaged("a thread is missing"));
+        }
+        // Time that is counted without a stack is told by its marker alone.
+        let node = if tag.ending.row_key().is_some() { 0 } else { node };
+        let tag = self.tag(tag);
+        let key = (u64::from(thread) << 32 | u64::from(node), (slot as u64) << 32 | u64::from(tag));
+        let next = self.rows.len() as u32;
+        let at = *self.index.entry(key).or_insert(next);
+        if at == next {
+            self.rows.push(Row { thread, node, slot: slot as u16, tag, count, weight });
+        } else if let Some(row) = self.rows.get_mut(at as usize) {
+            row.count = row.count.saturating_add(count);
+            row.weight = row.weight.saturating_add(weight);
+        }
+        Ok(())
+    }
+}
+
+fn damaged(what: &str) -> QueryError {
+    QueryError::Damaged(what.to_owned())
+}
+
+fn ending(code: u8) -> Result<StackEnding, QueryError> {
+    StackEnding::from_code(code).ok_or_else(|| damaged("a stack's ending is unknown"))
+}
+
+fn whole(table: &str, rows: usize, columns: &[usize]) -> Result<(), QueryError> {
+    match columns.iter().all(|&length| length == rows) {
+        true => Ok(()),
+        false => Err(QueryError::Damaged(format!("{table} lacks a column"))),
+    }
+}
+
+fn count_samples(profile: &Profile, slots: Slots) -> Result<Vec<Part<'_>>, QueryError> {
+    const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "weight_ns", "ending"];
+    profile.observations.read(COLUMNS, |rows: &Samples, range| {
+        let lengths = [rows.thread.len(), rows.stack.len(), rows.weight_ns.len(), rows.ending.len()];
+        whole("samples", rows.time_ns.len(), &lengths)?;
+        let mut part = Part::new(profile, slots);
+        for row in range {
+            let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
+            let tag =
+                Tag { source: Source::Sampled, ending: ending(rows.ending[row])?, kind: 0, syscall: None };
+            part.add((rows.thread[row], rows.stack[row]), slot, tag, (1, rows.weight_ns[row]))?;
+        }
+        Ok(part)
+    })
+}
+
+fn count_faults(profile: &Profile, slots: Slots) -> Result<Vec<Part<'_>>, QueryError> {
+    const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "ending", "region", "weight"];
+    profile.observations.read(COLUMNS, |rows: &Faults, range| {
+        let lengths =
+            [rows.thread.len(), rows.stack.len(), rows.ending.len(), rows.region.len(), rows.weight.len()];
+        whole("faults", rows.time_ns.len(), &lengths)?;
+        let mut part = Part::new(profile, slots);
+        for row in range {
+            let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
+            let (ending, kind) = (ending(rows.ending[row])?, rows.region[row]);
+            let tag = Tag { source: Source::Sampled, ending, kind, syscall: None };
+            part.add((rows.thread[row], rows.stack[row]), slot, tag, (1, rows.weight[row]))?;
+        }
+        Ok(part)
+    })
+}
+
+fn count_off_cpu(profile: &Profile, metric: Metric, slots: Slots) -> Result<Vec<Part<'_>>, QueryError> {
+    const COLUMNS: &[&str] = &[
+        "start_ns",
+        "end_ns",
+        "duration_ns",
+        "count",
+        "thread",
+        "stack",
+        "ending",
+        "runnable",
+        "wait",
+        "syscall",
+    ];
+    profile.observations.read(COLUMNS, |rows: &OffCpu, range| {
+        let lengths = [rows.end_ns.len(), rows.duration_ns.len(), rows.count.len(), rows.thread.len()];
+        let more =
+            [rows.stack.len(), rows.ending.len(), rows.runnable.len(), rows.wait.len(), rows.syscall.len()];
+        whole("offcpu", rows.start_ns.len(), &[&lengths[..], &more[..]].concat())?;
+        let mut part = Part::new(profile, slots);
+        for row in range {
+            let source = if rows.runnable[row] { Source::Runnable } else { Source::Waiting };
+            let wanted = match metric {
+                Metric::OffCpu => source == Source::Waiting,
+                Metric::Runqueue => source == Source::Runnable,
+                _ => true,
+            };
+            if wanted {
+                let (ending, kind, syscall) = (ending(rows.ending[row])?, rows.wait[row], rows.syscall[row]);
+                let span = Span {
+                    start: rows.start_ns[row],
+                    end: rows.end_ns[row],
+                    duration: rows.duration_ns[row],
+                    count: rows.count[row],
+                };
+                let tag = Tag { source, ending, kind, syscall };
+                part.add_span((rows.thread[row], rows.stack[row]), tag, span)?;
+            }
+        }
+        Ok(part)
+    })
+}
+
+/// Time off CPU: `duration` of the nanoseconds from `start` to `end`, in `count` waits.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u64,
+    end: u64,
+    duration: u64,
+    count: u32,
+}
+
+impl Span {
+    /// The part of the duration that lies before `time`, in proportion. Whole numbers that add up whatever the cuts.
+    fn before(self, time: u64) -> u64 {
+        let length = self.end - self.start;
+        let part = time.clamp(self.start, self.end) - self.start;
+        (u128::from(self.duration) * u128::from(part) / u128::from(length.max(1))) as u64
+    }
+}
+
+impl Part<'_> {
+    /// Adds time off CPU, clipped to the window and shared among its slots. The waits count where the row begins.
+    fn add_span(&mut self, owner: (u32, u32), tag: Tag, span: Span) -> Result<(), QueryError> {
+        let range = self.slots.range;
+        if span.end < span.start || span.duration > span.end - span.start {
+            return Err(damaged("a wait is longer than the time it took"));
+        }
+        let overlaps = span.start < range.end_ns && span.end > range.start_ns;
+        let is_point = span.start == span.end && (range.start_ns..range.end_ns).contains(&span.start);
+        if !range.whole && !overlaps && !is_point {
+            return Ok(());
+        }
+        let first = self.slots.of(span.start.max(range.start_ns));
+        let last = self.slots.of(span.end.saturating_sub(1).max(span.start));
+        for slot in first..=last {
+            // Of the whole recording the outermost slots take what lies beyond them.
+            let from = if range.whole && slot == first { 0 } else { self.slots.start_of(slot) };
+            let to = if range.whole && slot == last { u64::MAX } else { self.slots.start_of(slot + 1) };
+            let weight = span.before(to) - span.before(from);
+            let count = if slot == first { span.count } else { 0 };
+            self.add(owner, slot, tag, (count, weight))?;
+        }
+        Ok(())
+    }
+}

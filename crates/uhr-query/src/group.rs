@@ -1,0 +1,421 @@
+//! What rows are grouped by. A key has two halves: what belongs to the sample (process, thread, time, ...) and what
+//! belongs to one frame (module, function, line, ...). Each half is a dense number while counting; it is turned into
+//! words only for the rows that are shown.
+
+use std::cmp::Ordering;
+
+use rustc_hash::FxHashMap;
+use uhr_model::{Dimension, DimensionKind, Metric, Region, StackEnding, WaitKind, syscall_name};
+
+use crate::QueryError;
+use crate::answers::{Key, KeyValue};
+use crate::cells::{Cells, Slots, Tag};
+use crate::names::shown;
+use crate::profile::{Location, NONE, Profile};
+use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
+
+/// The dimensions of a question, such as `process,function` or `time:100ms`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupBy {
+    dimensions: Vec<Dimension>,
+    /// Length of the parts of `time`, where one was given.
+    time_step_ns: Option<u64>,
+    /// As the user wrote them.
+    words: Vec<String>,
+}
+
+impl GroupBy {
+    /// Reads dimensions from a list with commas. One that is named twice counts once.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownDimension`].
+    pub fn parse(text: &str) -> Result<Self, QueryError> {
+        let mut group = Self { dimensions: Vec::new(), time_step_ns: None, words: Vec::new() };
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let unknown = || QueryError::UnknownDimension(word.to_owned());
+            let (name, step) = word.split_once(':').map_or((word, None), |(name, step)| (name, Some(step)));
+            let dimension = Dimension::from_name(name).ok_or_else(unknown)?;
+            if let Some(step) = step {
+                let length = duration_ns(step).filter(|length| *length > 0 && dimension == Dimension::Time);
+                group.time_step_ns = Some(length.ok_or_else(unknown)?);
+            }
+            if !group.dimensions.contains(&dimension) {
+                group.dimensions.push(dimension);
+                group.words.push(word.to_owned());
+            }
+        }
+        if group.dimensions.is_empty() {
+            return Err(QueryError::UnknownDimension(text.to_owned()));
+        }
+        Ok(group)
+    }
+
+    /// One dimension.
+    pub(crate) fn one(dimension: Dimension) -> Self {
+        Self { dimensions: vec![dimension], time_step_ns: None, words: vec![dimension.name().to_owned()] }
+    }
+
+    /// The dimensions, in order.
+    pub fn dimensions(&self) -> &[Dimension] {
+        &self.dimensions
+    }
+
+    /// As a request repeats them.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    pub(crate) fn has(&self, dimension: Dimension) -> bool {
+        self.dimensions.contains(&dimension)
+    }
+
+    /// Whether the metric can be grouped like this.
+    pub(crate) fn check(&self, metric: Metric) -> Result<(), QueryError> {
+        let fits = |dimension: Dimension| match (metric, dimension) {
+            (Metric::Resident, _) => {
+                matches!(dimension, Dimension::Process | Dimension::Command | Dimension::Time)
+            }
+            (_, Dimension::Region) => metric == Metric::PageFaults,
+            (_, Dimension::Syscall | Dimension::Wait) => {
+                matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall)
+            }
+            _ => true,
+        };
+        match self.dimensions.iter().find(|dimension| !fits(**dimension)) {
+            Some(&dimension) => Err(QueryError::DimensionNotOfMetric { dimension, metric }),
+            None => Ok(()),
+        }
+    }
+
+    /// The slots to count in: the parts of `time` where it is asked for, otherwise the blocks of the intervals.
+    pub(crate) fn slots(&self, range: TimeRange) -> Result<Slots, QueryError> {
+        let Some(at) = self.dimensions.iter().position(|dimension| *dimension == Dimension::Time) else {
+            return Ok(Slots::blocks(range));
+        };
+        let cut = self.time_step_ns.map_or(Cut::Equal(TIME_PARTS), Cut::Every);
+        Slots::new(range, cut, &self.words[at])
+    }
+
+    /// Whether any dimension belongs to frames.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.dimensions.iter().any(|dimension| dimension.kind() == DimensionKind::Frame)
+    }
+
+    /// Whether any dimension belongs to the sample.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.dimensions.iter().any(|dimension| dimension.kind() == DimensionKind::Sample)
+    }
+}
+
+/// What the frame half of a key stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrameKey {
+    /// All locations like this one, as far as the dimensions tell them apart.
+    Like(Location),
+    /// Samples whose stack has no frame.
+    NoFrame,
+    /// Time without a stack.
+    Marker(StackEnding),
+}
+
+/// The frame half of every key.
+#[derive(Debug)]
+pub(crate) struct FrameKeys {
+    /// Number of each location's key.
+    pub(crate) of_location: Vec<u32>,
+    pub(crate) keys: Vec<FrameKey>,
+}
+
+/// Endings that stand for time without a stack, and come first among the keys, behind the empty stack.
+const MARKERS: [StackEnding; 3] =
+    [StackEnding::TooShortToSample, StackEnding::KernelNotVisible, StackEnding::NotSampled];
+
+impl FrameKeys {
+    pub(crate) fn new(profile: &Profile, dimensions: &[Dimension]) -> Self {
+        let mut keys = vec![FrameKey::NoFrame];
+        keys.extend(MARKERS.map(FrameKey::Marker));
+        let has = |dimension| dimensions.contains(&dimension);
+        let (function, module) = (has(Dimension::Function), has(Dimension::Module));
+        let (file, line, mode) = (has(Dimension::File), has(Dimension::Line), has(Dimension::Mode));
+        let code = &profile.code;
+        let mut known: FxHashMap<[u32; 4], u32> = FxHashMap::default();
+        let mut number = |location: &Location| {
+            let owner = match (function, module) {
+                (true, _) => location.function,
+                (false, true) => code.functions[location.function as usize].module,
+                (false, false) => 0,
+            };
+            let place = (if file { location.file } else { 0 }, if line { location.line } else { 0 });
+            let kind = if mode { u32::from(location.mode.code()) } else { 0 };
+            *known.entry([owner, place.0, place.1, kind]).or_insert_with(|| {
+                keys.push(FrameKey::Like(*location));
+                keys.len() as u32 - 1
+            })
+        };
+        let of_location = code.locations.iter().map(&mut number).collect();
+        Self { of_location, keys }
+    }
+
+    /// The key of what has no frame.
+    #[inline]
+    pub(crate) fn without_frame(ending: StackEnding) -> u32 {
+        MARKERS.iter().position(|marker| *marker == ending).map_or(0, |at| at as u32 + 1)
+    }
+}
+
+/// What the sample half of a key stands for: all samples like this one, as far as the dimensions tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SampleKey {
+    /// Samples of a thread in a slot with these circumstances.
+    Like {
+        /// Row of `threads`.
+        thread: u32,
+        /// What else is known.
+        tag: Tag,
+        /// Part of the window.
+        slot: u16,
+    },
+    /// Time without a stack, where the grouping has no half for frames that could say so.
+    Marker(StackEnding),
+}
+
+/// The sample half of every key that occurs.
+#[derive(Debug)]
+pub(crate) struct SampleKeys {
+    /// Number of each cell's key.
+    pub(crate) of_cell: Vec<u32>,
+    pub(crate) keys: Vec<SampleKey>,
+}
+
+impl SampleKeys {
+    pub(crate) fn new(profile: &Profile, group: &GroupBy, cells: &Cells) -> Self {
+        let threads = thread_parts(profile, &group.dimensions);
+        let tags = tag_parts(group, &cells.tags);
+        let with_time = group.has(Dimension::Time);
+        let mut keys = Vec::new();
+        let mut known: FxHashMap<(u32, u32, u16), u32> = FxHashMap::default();
+        let mut last = None;
+        let mut of_cell = Vec::with_capacity(cells.len());
+        for cell in 0..cells.len() {
+            let (thread, tag) = (cells.thread[cell], cells.tag[cell]);
+            let slot = if with_time { cells.slot[cell] } else { 0 };
+            let part = match tags[tag as usize] {
+                TagPart::Like(part) => (threads[thread as usize], part, slot),
+                // Markers of all threads and times are one row.
+                TagPart::Marker(part) => (0, part, 0),
+            };
+            let number = match last {
+                Some((before, number)) if before == part => number,
+                _ => *known.entry(part).or_insert_with(|| {
+                    keys.push(match tags[tag as usize] {
+                        TagPart::Like(_) => SampleKey::Like { thread, tag: cells.tags[tag as usize], slot },
+                        TagPart::Marker(_) => SampleKey::Marker(cells.tags[tag as usize].ending),
+                    });
+                    keys.len() as u32 - 1
+                }),
+            };
+            last = Some((part, number));
+            of_cell.push(number);
+        }
+        Self { of_cell, keys }
+    }
+}
+
+/// Numbers of threads that the dimensions do not tell apart are equal.
+fn thread_parts(profile: &Profile, dimensions: &[Dimension]) -> Vec<u32> {
+    let owners = &profile.owners;
+    let has = |dimension| dimensions.contains(&dimension);
+    let mut known: FxHashMap<(u32, &str, &str), u32> = FxHashMap::default();
+    let mut parts = Vec::with_capacity(owners.threads.len());
+    for (at, thread) in owners.threads.iter().enumerate() {
+        let owner = match (has(Dimension::Thread), has(Dimension::Process)) {
+            (true, _) => at as u32,
+            (false, true) => thread.process,
+            (false, false) => 0,
+        };
+        let name = if has(Dimension::ThreadName) { thread.name.as_str() } else { "" };
+        let command = if has(Dimension::Command) { owners.process_of(at).name.as_str() } else { "" };
+        let next = known.len() as u32;
+        parts.push(*known.entry((owner, name, command)).or_insert(next));
+    }
+    parts
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TagPart {
+    Like(u32),
+    Marker(u32),
+}
+
+/// Numbers of circumstances that the dimensions do not tell apart are equal.
+fn tag_parts(group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
+    let kind = group.has(Dimension::Wait) || group.has(Dimension::Region);
+    let syscall = group.has(Dimension::Syscall);
+    let mut known: FxHashMap<(u8, Option<u32>, Option<StackEnding>, u8), u32> = FxHashMap::default();
+    let part = |tag: &Tag| {
+        let marker = marks_samples(tag.ending) && !group.has_frames();
+        let source = if kind || syscall { tag.source as u8 } else { 0 };
+        let key = match marker {
+            true => (0, None, Some(tag.ending), 0),
+            false => (if kind { tag.kind } else { 0 }, tag.syscall.filter(|_| syscall), None, source),
+        };
+        let next = known.len() as u32;
+        let number = *known.entry(key).or_insert(next);
+        if marker { TagPart::Marker(number) } else { TagPart::Like(number) }
+    };
+    tags.iter().map(part).collect()
+}
+
+/// Time that no sample stands for is a row of its own in every grouping (design section 7). Waits without a stack are
+/// not among these: whose they are and of what kind is known exactly.
+fn marks_samples(ending: StackEnding) -> bool {
+    matches!(ending, StackEnding::TooShortToSample | StackEnding::KernelNotVisible)
+}
+
+/// Turns the two halves of a key into words.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) slots: Slots,
+    pub(crate) whole_names: bool,
+}
+
+impl Words<'_> {
+    /// The key of a row.
+    pub(crate) fn key(
+        &self,
+        dimensions: &[Dimension],
+        sample: Option<SampleKey>,
+        frame: Option<FrameKey>,
+    ) -> Key {
+        let mut key = Vec::with_capacity(dimensions.len() + 1);
+        for &dimension in dimensions {
+            let value = match (dimension.kind(), sample, frame) {
+                (DimensionKind::Frame, _, Some(frame)) => self.frame_value(dimension, frame),
+                (DimensionKind::Sample, Some(sample), _) => self.sample_value(dimension, sample),
+                _ => KeyValue::Unknown,
+            };
+            key.push((dimension, value));
+            // A function's name alone does not say which one it is.
+            if let (Dimension::Function, Some(frame)) = (dimension, frame)
+                && !dimensions.contains(&Dimension::Module)
+            {
+                key.push((Dimension::Module, self.frame_value(Dimension::Module, frame)));
+            }
+        }
+        Key(key)
+    }
+
+    fn text(&self, name: &str) -> KeyValue {
+        KeyValue::Text(shown(name, self.whole_names).into_owned())
+    }
+
+    fn frame_value(&self, dimension: Dimension, frame: FrameKey) -> KeyValue {
+        let code = &self.profile.code;
+        let location = match frame {
+            FrameKey::Like(location) => location,
+            FrameKey::Marker(ending) => return marker(ending),
+            FrameKey::NoFrame => return KeyValue::Text("[no stack]".to_owned()),
+        };
+        match dimension {
+            Dimension::Function => self.text(&code.functions[location.function as usize].name),
+            Dimension::Module => self.text(code.module_of(location.function)),
+            Dimension::File if location.file != NONE => self.text(&code.files[location.file as usize]),
+            Dimension::Line if location.line != NONE => KeyValue::Number(u64::from(location.line)),
+            Dimension::Mode => KeyValue::Text(location.mode.name().to_owned()),
+            _ => KeyValue::Unknown,
+        }
+    }
+
+    fn sample_value(&self, dimension: Dimension, sample: SampleKey) -> KeyValue {
+        let (thread, tag, slot) = match sample {
+            SampleKey::Like { thread, tag, slot } => (thread as usize, tag, slot),
+            SampleKey::Marker(ending) => return marker(ending),
+        };
+        let owners = &self.profile.owners;
+        match dimension {
+            Dimension::Command => self.text(&owners.process_of(thread).name),
+            Dimension::Process => {
+                owners.process_key(owners.threads[thread].process as usize, self.whole_names)
+            }
+            Dimension::ThreadName => self.text(&owners.threads[thread].name),
+            Dimension::Thread => owners.thread_key(thread, self.whole_names),
+            Dimension::Region => Region::from_code(tag.kind).unwrap_or(Region::Unknown).name().into(),
+            Dimension::Wait => wait_value(tag),
+            Dimension::Syscall => match tag.syscall {
+                Some(number) => {
+                    syscall_name(number).map_or_else(|| format!("syscall {number}").into(), KeyValue::from)
+                }
+                None => KeyValue::Unknown,
+            },
+            Dimension::Time => self.time_value(usize::from(slot)),
+            _ => KeyValue::Unknown,
+        }
+    }
+
+    /// When a slot begins, in seconds from the start of the recording.
+    pub(crate) fn time_value(&self, slot: usize) -> KeyValue {
+        let offset = self.slots.start_of(slot).saturating_sub(self.profile.start_ns());
+        KeyValue::Seconds((offset as f64 / 1e3).round() / 1e6)
+    }
+}
+
+fn wait_value(tag: Tag) -> KeyValue {
+    use crate::cells::Source;
+    match tag.source {
+        Source::Sampled => "[on cpu]".into(),
+        Source::Runnable => "[runnable]".into(),
+        Source::Waiting => WaitKind::from_code(tag.kind).unwrap_or(WaitKind::Unknown).name().into(),
+    }
+}
+
+fn marker(ending: StackEnding) -> KeyValue {
+    ending.row_key().map_or(KeyValue::Unknown, KeyValue::from)
+}
+
+impl From<&str> for KeyValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for KeyValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// The order of keys whose values are equal: by name, numbers by their size, what is unknown first.
+pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
+    let pairs = a.0.iter().zip(&b.0);
+    pairs.map(|(a, b)| compare_values(&a.1, &b.1)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+fn compare_values(a: &KeyValue, b: &KeyValue) -> Ordering {
+    use KeyValue::{Number, Process, Seconds, Text, Thread};
+    let rank = |value: &KeyValue| match value {
+        KeyValue::Unknown => 0,
+        Text(_) => 1,
+        Number(_) => 2,
+        Seconds(_) => 3,
+        Process { .. } => 4,
+        Thread { .. } => 5,
+    };
+    match (a, b) {
+        (Text(a), Text(b)) => a.cmp(b),
+        (Number(a), Number(b)) => a.cmp(b),
+        (Seconds(a), Seconds(b)) => a.total_cmp(b),
+        (Process { name, pid, start_s, .. }, Process { name: name2, pid: pid2, start_s: start2, .. }) => {
+            let starts = start_s.unwrap_or(0.0).total_cmp(&start2.unwrap_or(0.0));
+            name.cmp(name2).then(pid.cmp(pid2)).then(starts)
+        }
+        (
+            Thread { name, tid, pid, start_s },
+            Thread { name: name2, tid: tid2, pid: pid2, start_s: start2 },
+        ) => {
+            let starts = start_s.unwrap_or(0.0).total_cmp(&start2.unwrap_or(0.0));
+            name.cmp(name2).then(pid.cmp(pid2)).then(tid.cmp(tid2)).then(starts)
+        }
+        _ => rank(a).cmp(&rank(b)),
+    }
+}

@@ -1,0 +1,139 @@
+//! A recording in memory, as questions need it. Names, stacks, threads are columns that stay; observations are read
+//! when a question needs them and kept as [`crate::cells::Cells`]. A recording may be forged: whatever a row refers to
+//! is checked before it is followed.
+
+mod code;
+mod observations;
+mod owners;
+mod stacks;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use uhr_model::Metric;
+use uhr_recording::tables::{Frames, Locations, ModuleRow, Stacks};
+use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table};
+
+pub(crate) use code::{Code, Location, NONE};
+pub(crate) use observations::Observations;
+pub(crate) use owners::Owners;
+pub(crate) use stacks::StackTree;
+
+use crate::QueryError;
+use crate::answers::{RecordingSummary, rounded};
+use crate::cells::{Cells, Slots};
+
+/// A recording, ready for questions.
+#[derive(Debug)]
+pub struct Profile {
+    /// Where it is, as it was given.
+    pub(crate) path: String,
+    pub(crate) manifest: Manifest,
+    /// End of the recorded time; of a recording that is still being made, the last thing in it.
+    pub(crate) end_ns: u64,
+    pub(crate) owners: Owners,
+    pub(crate) code: Code,
+    pub(crate) tree: StackTree,
+    pub(crate) observations: Observations,
+    cells: Mutex<Vec<(Metric, Slots, Arc<Cells>)>>,
+}
+
+/// Windows whose cells are kept for the next question.
+const CELLS_KEPT: usize = 4;
+
+impl Profile {
+    /// Reads a recording. `names` are the names of its frames where they are not in it: while it is unfinished.
+    ///
+    /// # Errors
+    /// [`QueryError::Recording`] if it cannot be read, [`QueryError::Damaged`] if it contradicts itself.
+    pub fn load(recording: &Recording, names: Option<Finalized>) -> Result<Self, QueryError> {
+        let (stacks, (code, others)) = rayon::join(
+            || columns::<Stacks>(recording, &["id", "parent", "frame"]),
+            || rayon::join(|| load_code(recording, names), || load_others(recording)),
+        );
+        let (code, frames) = code?;
+        let (owners, observations) = others?;
+        let tree = StackTree::new(stacks?, frames)?;
+        let manifest = recording.manifest.clone();
+        let end_ns = manifest.window.end_ns.max(observations.last_ns()).max(manifest.window.start_ns);
+        Ok(Self {
+            path: recording.folder().to_string_lossy().into_owned(),
+            manifest,
+            end_ns,
+            owners,
+            code,
+            tree,
+            observations,
+            cells: Mutex::default(),
+        })
+    }
+
+    /// The manifest of the recording.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What the recording is, as every answer begins.
+    pub fn summary(&self) -> RecordingSummary {
+        RecordingSummary {
+            path: self.path.clone(),
+            id: self.manifest.id.clone(),
+            start: crate::window::date(self.manifest.realtime_ns(self.start_ns())),
+            duration_s: rounded((self.end_ns - self.start_ns()) as f64 / 1e9),
+            sampler: self.manifest.settings.sampler.clone(),
+            state: self.manifest.state.name().to_owned(),
+        }
+    }
+
+    /// Start of the recorded time.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.manifest.window.start_ns
+    }
+
+    /// The observations of a metric in a window, counted by slot. The next question of the same window finds them here.
+    pub(crate) fn cells(&self, metric: Metric, slots: Slots) -> Result<Arc<Cells>, QueryError> {
+        {
+            let kept = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, _, cells)) = kept.iter().find(|(of, cut, _)| (*of, *cut) == (metric, slots)) {
+                return Ok(cells.clone());
+            }
+        }
+        let cells = Arc::new(Cells::count(self, metric, slots)?);
+        let mut kept = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= CELLS_KEPT {
+            kept.remove(0);
+        }
+        kept.push((metric, slots, cells.clone()));
+        Ok(cells)
+    }
+}
+
+fn load_code(recording: &Recording, names: Option<Finalized>) -> Result<(Code, usize), QueryError> {
+    let frames = columns::<Frames>(recording, &["id", "mode", "module", "address"])?;
+    let modules: Vec<ModuleRow> = recording.modules()?;
+    let locations = match names {
+        Some(names) => code::table_of(names.locations),
+        None if recording.has_parquet::<Locations>() => {
+            columns(recording, &["frame", "depth", "function", "file", "line", "function_start", "mode"])?
+        }
+        None => Locations::default(),
+    };
+    Ok((Code::new(&frames, &locations, &modules)?, frames.id.len()))
+}
+
+fn load_others(recording: &Recording) -> Result<(Owners, Observations), QueryError> {
+    let owners = Owners::load(recording)?;
+    let observations = Observations::load(recording, &owners.threads)?;
+    Ok((owners, observations))
+}
+
+/// The named columns of a table, whichever form it is in.
+fn columns<T: Table>(recording: &Recording, names: &[&str]) -> Result<T, RecordingError> {
+    if !recording.has_parquet::<T>() {
+        return recording.table();
+    }
+    let mut table = T::default();
+    for group in 0..recording.row_groups::<T>()? {
+        recording.read_row_group(group, names, &mut table)?;
+    }
+    Ok(table)
+}

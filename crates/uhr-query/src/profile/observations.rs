@@ -1,0 +1,109 @@
+//! Where observations come from: row groups of finished tables, read when they are asked for and in parallel; or the
+//! tables of a recording that is not finished, which stay in memory.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use uhr_model::StackEnding;
+use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
+use uhr_recording::{Recording, Table, scale_weights};
+
+use crate::QueryError;
+
+/// The tables of observations.
+#[derive(Debug)]
+pub(crate) enum Observations {
+    /// In the folder, in their finished form.
+    Finished(PathBuf),
+    /// Read as they were when the question was asked.
+    Growing(Box<Growing>),
+}
+
+/// The tables of a recording without its finished form.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    samples: Samples,
+    off_cpu: OffCpu,
+    faults: Faults,
+    resident: Resident,
+}
+
+/// A table of observations: how to find it among the growing ones.
+pub(crate) trait Observed: Table + Sync {
+    /// The table of an unfinished recording.
+    fn growing(tables: &Growing) -> &Self;
+}
+
+macro_rules! observed {
+    ($($Table:ident $field:ident,)*) => {
+        $(impl Observed for $Table {
+            fn growing(tables: &Growing) -> &Self { &tables.$field }
+        })*
+    };
+}
+observed! { Samples samples, OffCpu off_cpu, Faults faults, Resident resident, }
+
+/// Rows of a growing table that are counted at once, as many as a row group has.
+const ROWS_AT_ONCE: usize = 1 << 18;
+
+impl Observations {
+    pub(super) fn load(recording: &Recording, threads: &[ThreadRow]) -> Result<Self, QueryError> {
+        if recording.is_finished() {
+            return Ok(Self::Finished(recording.folder().to_owned()));
+        }
+        let mut samples: Samples = recording.table()?;
+        let mut fixed = vec![0u64; threads.len()];
+        for row in 0..samples.len() {
+            let without =
+                StackEnding::from_code(samples.ending[row]).is_some_and(StackEnding::is_without_sample);
+            if without && let Some(sum) = fixed.get_mut(samples.thread[row] as usize) {
+                *sum = sum.saturating_add(samples.weight_ns[row]);
+            }
+        }
+        scale_weights(&mut samples, threads, &fixed, &mut vec![0; threads.len()]);
+        let (off_cpu, faults, resident) = (recording.table()?, recording.table()?, recording.table()?);
+        Ok(Self::Growing(Box::new(Growing { samples, off_cpu, faults, resident })))
+    }
+
+    /// The time of the last thing that was seen, where the manifest does not say when the recording ended.
+    pub(super) fn last_ns(&self) -> u64 {
+        match self {
+            Self::Finished(_) => 0,
+            Self::Growing(tables) => {
+                let times = tables.samples.time_ns.iter().chain(&tables.off_cpu.end_ns);
+                times.chain(&tables.resident.time_ns).copied().max().map_or(0, |last| last.saturating_add(1))
+            }
+        }
+    }
+
+    /// Hands out the rows of a table in parts, in parallel; the results are in the order of the rows. Only the named
+    /// columns are there.
+    pub(crate) fn read<T: Observed, R: Send>(
+        &self,
+        names: &[&str],
+        part: impl Fn(&T, Range<usize>) -> Result<R, QueryError> + Sync,
+    ) -> Result<Vec<R>, QueryError> {
+        match self {
+            Self::Finished(folder) => {
+                let recording = Recording::open(folder)?;
+                if !recording.has_parquet::<T>() {
+                    return Ok(Vec::new());
+                }
+                let groups = recording.row_groups::<T>()?;
+                let read = |group| {
+                    let mut rows = T::default();
+                    recording.read_row_group(group, names, &mut rows)?;
+                    part(&rows, 0..rows.len())
+                };
+                (0..groups).into_par_iter().map(read).collect()
+            }
+            Self::Growing(tables) => {
+                let table = T::growing(tables);
+                let parts = table.len().div_ceil(ROWS_AT_ONCE);
+                let range = |at: usize| at * ROWS_AT_ONCE..((at + 1) * ROWS_AT_ONCE).min(table.len());
+                (0..parts).into_par_iter().map(|at| part(table, range(at))).collect()
+            }
+        }
+    }
+}

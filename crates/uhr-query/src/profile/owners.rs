@@ -1,0 +1,69 @@
+//! Who ran: processes and threads.
+
+use rustc_hash::FxHashMap;
+use uhr_recording::Recording;
+use uhr_recording::tables::{ProcessRow, ThreadRow};
+
+use crate::QueryError;
+use crate::answers::{KeyValue, rounded};
+use crate::names::shown;
+
+/// Processes and threads of a recording.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    pub(crate) processes: Vec<ProcessRow>,
+    pub(crate) threads: Vec<ThreadRow>,
+    start_ns: u64,
+    /// How many rows there are of each pid and tid: a pid is reused, and has a row for each program it executed.
+    rows_of_pid: FxHashMap<u32, u32>,
+    rows_of_tid: FxHashMap<u32, u32>,
+}
+
+impl Owners {
+    pub(super) fn load(recording: &Recording) -> Result<Self, QueryError> {
+        let (processes, threads) = (recording.processes()?, recording.threads()?);
+        let (mut rows_of_pid, mut rows_of_tid) = (FxHashMap::default(), FxHashMap::default());
+        for process in &processes {
+            *rows_of_pid.entry(process.pid).or_insert(0) += 1;
+        }
+        for thread in &threads {
+            if thread.process as usize >= processes.len() {
+                return Err(QueryError::Damaged(format!("thread {} has no process", thread.id)));
+            }
+            *rows_of_tid.entry(thread.tid).or_insert(0) += 1;
+        }
+        let start_ns = recording.manifest.window.start_ns;
+        Ok(Self { processes, threads, start_ns, rows_of_pid, rows_of_tid })
+    }
+
+    /// The process of a thread.
+    pub(crate) fn process_of(&self, thread: usize) -> &ProcessRow {
+        &self.processes[self.threads[thread].process as usize]
+    }
+
+    /// A process as a key.
+    pub(crate) fn process_key(&self, process: usize, whole_names: bool) -> KeyValue {
+        let row = &self.processes[process];
+        KeyValue::Process {
+            name: shown(&row.name, whole_names).into_owned(),
+            pid: row.pid,
+            inner_pid: row.inner_pid,
+            start_s: self.start_if(self.rows_of_pid.get(&row.pid), row.start_ns),
+        }
+    }
+
+    /// A thread as a key.
+    pub(crate) fn thread_key(&self, thread: usize, whole_names: bool) -> KeyValue {
+        let row = &self.threads[thread];
+        KeyValue::Thread {
+            name: shown(&row.name, whole_names).into_owned(),
+            tid: row.tid,
+            pid: self.process_of(thread).pid,
+            start_s: self.start_if(self.rows_of_tid.get(&row.tid), row.start_ns),
+        }
+    }
+
+    fn start_if(&self, rows: Option<&u32>, start_ns: u64) -> Option<f64> {
+        (rows.copied().unwrap_or(0) > 1).then(|| rounded(start_ns.saturating_sub(self.start_ns) as f64 / 1e9))
+    }
+}

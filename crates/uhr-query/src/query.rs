@@ -1,0 +1,186 @@
+//! `uhr query`: one metric, grouped.
+
+use uhr_model::{Dimension, Metric};
+
+use crate::QueryError;
+use crate::answers::{CountedRow, Key, KeyValue, QueryAnswer, QueryRequest, Rows, Shown, share};
+use crate::cells::Cells;
+use crate::coverage::coverage;
+use crate::group::{GroupBy, Words, compare};
+use crate::membership::{Membership, ROWS_AT_ONCE, Tally};
+use crate::profile::Profile;
+use crate::question::Question;
+use crate::resident;
+use crate::rollup::{Grouped, Sums};
+use crate::select::Selection;
+use crate::statistics::Interval;
+
+/// Answers a question by groups.
+///
+/// # Errors
+/// [`QueryError`]: the question is wrong, does not fit the recording, or the recording is damaged.
+pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<QueryAnswer, QueryError> {
+    group.check(question.metric)?;
+    if question.metric == Metric::Resident {
+        return resident::query(profile, question, group);
+    }
+    let selection = Selection::new(profile, question.metric, &question.filters)?;
+    let slots = group.slots(selection.range)?;
+    let cells = profile.cells(question.metric, slots)?;
+    let grouped = Grouped::new(profile, &cells, &selection, group);
+    let page = Page::of(profile, question, group, &cells, &grouped);
+    let intervals = intervals(profile, question, group, &cells, &selection, &grouped, &page.rows);
+    let rows: Vec<CountedRow> = page
+        .keys
+        .into_iter()
+        .zip(&page.rows)
+        .zip(intervals)
+        .map(|((key, row), intervals)| counted_row(key, &row.2, grouped.total.weight, intervals))
+        .collect();
+    let mut coverage = coverage(profile, question.metric, &question.filters, &cells, &selection);
+    if grouped.rows.is_empty() && !question.filters.is_empty() {
+        coverage.notes.push("Nothing in the recording fits all the filters together.".to_owned());
+    }
+    let own: u64 = page.rows.iter().map(|row| row.2.own).fold(0, u64::saturating_add);
+    let command = question.command("query", profile).with("group-by", &group.words().join(","));
+    let shown = Shown {
+        rows: rows.len() as u64,
+        of: grouped.rows.len() as u64,
+        self_share: share(own, grouped.total.weight),
+        more: question.more(command, rows.len(), grouped.rows.len()),
+    };
+    Ok(QueryAnswer {
+        schema: "uhr.query/1",
+        ok: true,
+        recording: profile.summary(),
+        request: request(question, group),
+        metric: question.total(grouped.total),
+        next: next(profile, question, group, &rows),
+        rows: Rows::Counted(rows),
+        shown,
+        coverage,
+    })
+}
+
+pub(crate) fn request(question: &Question, group: &GroupBy) -> QueryRequest {
+    QueryRequest {
+        metric: question.metric.name().to_owned(),
+        group_by: group.words().to_vec(),
+        filters: question.filters.clone(),
+        limit: question.limit as u64,
+        offset: question.offset as u64,
+    }
+}
+
+/// The rows that an answer shows, in order.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) rows: Vec<(u32, u32, Sums)>,
+    pub(crate) keys: Vec<Key>,
+}
+
+impl Page {
+    /// The largest rows by self (by total below a function), behind `offset`. Only rows that come into question are
+    /// put in words: those above the last one, and those that are as large as it.
+    pub(crate) fn of(
+        profile: &Profile,
+        question: &Question,
+        group: &GroupBy,
+        cells: &Cells,
+        grouped: &Grouped,
+    ) -> Self {
+        let by_total = !question.filters.under.is_empty();
+        let size = |row: &(u32, u32, Sums)| if by_total { row.2.total } else { row.2.own };
+        let wanted = question.offset.saturating_add(question.limit).min(grouped.rows.len());
+        if wanted == 0 {
+            return Self { rows: Vec::new(), keys: Vec::new() };
+        }
+        let mut sizes: Vec<u64> = grouped.rows.iter().map(size).collect();
+        let (_, &mut smallest, _) = sizes.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
+        let words = Words { profile, slots: cells.slots, whole_names: question.whole_names };
+        let key = |row| words.key(group.dimensions(), grouped.sample_key(row), grouped.frame_key(row));
+        let mut sorted: Vec<_> =
+            grouped.rows.iter().filter(|row| size(row) >= smallest).map(|row| (key(row), *row)).collect();
+        sorted.sort_by(|(key_a, a), (key_b, b)| {
+            size(b)
+                .cmp(&size(a))
+                .then_with(|| compare(key_a, key_b))
+                .then_with(|| (a.0, a.1).cmp(&(b.0, b.1)))
+        });
+        let (keys, rows) = sorted.into_iter().take(wanted).skip(question.offset).unzip();
+        Self { rows, keys }
+    }
+}
+
+/// Parts of time are not parts of a random whole: their shares have no interval.
+const BY_TIME: &str = "by-time";
+
+fn intervals(
+    profile: &Profile,
+    question: &Question,
+    group: &GroupBy,
+    cells: &Cells,
+    selection: &Selection,
+    grouped: &Grouped,
+    rows: &[(u32, u32, Sums)],
+) -> Vec<[Interval; 2]> {
+    if group.has(Dimension::Time) {
+        return vec![[Interval::unknown(BY_TIME); 2]; rows.len()];
+    }
+    let mut intervals = Vec::with_capacity(rows.len());
+    for chunk in rows.chunks(ROWS_AT_ONCE) {
+        let members = Membership::of_rows(profile, selection, grouped, chunk);
+        let keys = grouped.samples.as_ref().map(|keys| keys.of_cell.as_slice());
+        let tally = Tally::count(cells, selection, &members, keys, chunk.len(), question.metric);
+        intervals.extend((0..chunk.len()).map(|row| tally.intervals(row)));
+    }
+    intervals
+}
+
+fn counted_row(key: Key, sums: &Sums, whole: u64, intervals: [Interval; 2]) -> CountedRow {
+    CountedRow {
+        key,
+        own: sums.own,
+        total: sums.total,
+        self_share: share(sums.own, whole),
+        total_share: share(sums.total, whole),
+        self_samples: sums.own_samples,
+        total_samples: sums.total_samples,
+        self_share_ci95: intervals[0].ends,
+        total_share_ci95: intervals[1].ends,
+        interval_note: intervals[0].note.or(intervals[1].note),
+    }
+}
+
+/// Up to three questions that make sense after this one.
+fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[CountedRow]) -> Vec<String> {
+    let mut next = Vec::new();
+    let named = rows.iter().find_map(|row| match row.key.get(Dimension::Function) {
+        Some(KeyValue::Text(name)) if !name.starts_with('[') => Some(name),
+        _ => None,
+    });
+    if let Some(name) = named {
+        next.push(question.command("call-paths", profile).with("function", name).text());
+    }
+    if let Some(KeyValue::Process { pid, .. }) = rows.first().and_then(|row| row.key.get(Dimension::Process))
+        && question.filters.process.is_empty()
+    {
+        let command = question.command("query", profile).with("process", &pid.to_string());
+        next.push(command.with("group-by", "function").text());
+    } else if !group.has(Dimension::Function) {
+        next.push(question.command("query", profile).with("group-by", "function").text());
+    }
+    if rows.is_empty() && !question.filters.is_empty() {
+        let all = Question { filters: crate::Filters::default(), ..question.clone() };
+        next.insert(0, all.command("query", profile).with("group-by", &group.words().join(",")).text());
+    }
+    if group.has(Dimension::Function) && !group.has(Dimension::Line) && named.is_some() {
+        next.push(question.command("query", profile).with("group-by", "function,file,line").text());
+    }
+    if question.metric == Metric::Cpu {
+        let waits = Question { metric: Metric::OffCpu, ..question.clone() };
+        next.push(waits.command("query", profile).with("group-by", "wait").text());
+    }
+    next.truncate(3);
+    next
+}

@@ -1,0 +1,83 @@
+use uhr_model::Metric;
+
+use crate::QueryError;
+use crate::answers::MetricTotal;
+use crate::command::Command;
+use crate::filter::Filters;
+use crate::profile::Profile;
+use crate::rollup::Amount;
+
+/// What every question has: of what, of which part, and how much of the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// What is counted.
+    pub metric: Metric,
+    /// Which part of the recording.
+    pub filters: Filters,
+    /// The most rows of the answer.
+    pub limit: usize,
+    /// Rows to leave out before the first.
+    pub offset: usize,
+    /// Whether names are given whole, however long (`--detail full`).
+    pub whole_names: bool,
+}
+
+/// Rows of an answer, unless more or fewer are asked for.
+pub const DEFAULT_LIMIT: usize = 10;
+
+impl Default for Question {
+    fn default() -> Self {
+        Self {
+            metric: Metric::Cpu,
+            filters: Filters::default(),
+            limit: DEFAULT_LIMIT,
+            offset: 0,
+            whole_names: false,
+        }
+    }
+}
+
+impl Question {
+    /// The metric of a word.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownMetric`].
+    pub fn metric(word: &str) -> Result<Metric, QueryError> {
+        Metric::from_name(word).ok_or_else(|| QueryError::UnknownMetric(word.to_owned()))
+    }
+
+    /// A command about the same part and metric.
+    pub(crate) fn command(&self, verb: &str, profile: &Profile) -> Command {
+        let command = Command::new(verb, &profile.path);
+        self.filters.repeat_in(self.with_metric(command))
+    }
+
+    /// Adds the metric, if it is not the usual one.
+    pub(crate) fn with_metric(&self, command: Command) -> Command {
+        if self.metric == Metric::Cpu { command } else { command.with("metric", self.metric.name()) }
+    }
+
+    /// The command that shows the rows behind the first `shown` ones of `of`.
+    pub(crate) fn more(&self, command: Command, shown: usize, of: usize) -> Option<String> {
+        let next = self.offset.saturating_add(shown);
+        if next >= of || shown == 0 {
+            return None;
+        }
+        let mut command = command;
+        if self.limit != DEFAULT_LIMIT {
+            command = command.with("limit", &self.limit.to_string());
+        }
+        command = command.with("offset", &next.to_string());
+        Some(if self.whole_names { command.with("detail", "full") } else { command }.text())
+    }
+
+    /// The sum over a selection, as answers show it.
+    pub(crate) fn total(&self, total: Amount) -> MetricTotal {
+        MetricTotal {
+            name: self.metric.name().to_owned(),
+            unit: self.metric.unit().to_owned(),
+            total: Some(total.weight),
+            samples: total.samples,
+        }
+    }
+}

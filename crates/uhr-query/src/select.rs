@@ -1,0 +1,357 @@
+//! Filters applied: which threads, which stacks, and which part of each stack a question looks at.
+
+use rustc_hash::FxHashSet;
+use uhr_model::{Dimension, FrameMode, Metric, StackEnding};
+
+use crate::QueryError;
+use crate::answers::Candidate;
+use crate::cells::Cells;
+use crate::command::Command;
+use crate::filter::Filters;
+use crate::names;
+use crate::profile::{Location, Profile};
+use crate::rollup::{function_totals, totals_by};
+use crate::window::TimeRange;
+
+/// What a question is about, resolved against a profile.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    pub(crate) range: TimeRange,
+    /// Which threads, if not all.
+    threads: Option<Vec<bool>>,
+    /// Of each node's locations, how many of the innermost are part of the answer, if not all. Of a node above the
+    /// outermost `--under` function: none.
+    visible: Option<Vec<u32>>,
+    /// Which nodes may be leaves, if not all.
+    leaves: Option<Vec<bool>>,
+    /// Whether time without a stack is part of it: never of a function, but hidden kernel time is of mode `kernel`.
+    markers: Markers,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Markers {
+    All,
+    Kernel,
+    None,
+}
+
+impl Selection {
+    /// Resolves the filters.
+    pub(crate) fn new(profile: &Profile, metric: Metric, filters: &Filters) -> Result<Self, QueryError> {
+        let range = TimeRange::of(profile, filters)?;
+        let modes: Vec<FrameMode> = filters
+            .mode
+            .iter()
+            .map(|mode| FrameMode::from_name(mode).ok_or_else(|| QueryError::UnknownMode(mode.clone())))
+            .collect::<Result<_, _>>()?;
+        let kernel_only = modes.iter().all(|mode| *mode == FrameMode::Kernel);
+        let markers = match filters.stack_filter() {
+            None => Markers::All,
+            Some("mode") if kernel_only => Markers::Kernel,
+            Some(_) => Markers::None,
+        };
+        Ok(Self {
+            range,
+            threads: threads(profile, metric, filters)?,
+            visible: visible(profile, metric, filters)?,
+            leaves: leaves(profile, metric, filters, &modes)?,
+            markers,
+        })
+    }
+
+    /// The whole recording.
+    pub(crate) fn everything(profile: &Profile) -> Self {
+        let range = TimeRange { start_ns: profile.start_ns(), end_ns: profile.end_ns, whole: true };
+        Self { range, threads: None, visible: None, leaves: None, markers: Markers::All }
+    }
+
+    /// Keeps only stacks that a function is in, and of these all that was visible before.
+    pub(crate) fn only_within(&mut self, profile: &Profile, functions: &FxHashSet<u32>) {
+        let mut within = vec![false; profile.tree.len()];
+        for node in 1..profile.tree.len() {
+            let is_one = |location: &Location| functions.contains(&location.function);
+            within[node] = within[profile.tree.parent[node] as usize]
+                || self.visible_locations(profile, node as u32).iter().any(is_one);
+        }
+        self.leaves = Some((0..within.len()).map(|node| within[node] && self.may_be_leaf(node)).collect());
+        self.markers = Markers::None;
+    }
+
+    /// Whether the thread is part of it.
+    #[inline]
+    pub(crate) fn has_thread(&self, thread: u32) -> bool {
+        self.threads.as_ref().is_none_or(|threads| threads[thread as usize])
+    }
+
+    /// Whether a cell is part of it.
+    #[inline]
+    pub(crate) fn has(&self, cells: &Cells, cell: usize) -> bool {
+        if !self.has_thread(cells.thread[cell]) {
+            return false;
+        }
+        match cells.node[cell] {
+            0 => match self.markers {
+                Markers::All => true,
+                Markers::Kernel => {
+                    cells.tags[cells.tag[cell] as usize].ending == StackEnding::KernelNotVisible
+                }
+                Markers::None => false,
+            },
+            node => self.may_be_leaf(node as usize),
+        }
+    }
+
+    #[inline]
+    fn may_be_leaf(&self, node: usize) -> bool {
+        self.leaves.as_ref().is_none_or(|leaves| leaves[node])
+            && self.visible.as_ref().is_none_or(|visible| visible[node] > 0)
+    }
+
+    /// The locations of a node that are part of the answer, innermost first.
+    #[inline]
+    pub(crate) fn visible_locations<'a>(&self, profile: &'a Profile, node: u32) -> &'a [Location] {
+        &profile.code.locations[self.visible_range(profile, node)]
+    }
+
+    /// Where [`Selection::visible_locations`] stands in the profile's locations.
+    #[inline]
+    pub(crate) fn visible_range(&self, profile: &Profile, node: u32) -> std::ops::Range<usize> {
+        let range = profile.code.range(profile.tree.frame[node as usize]);
+        match &self.visible {
+            None => range,
+            Some(visible) => {
+                range.start..range.end.min(range.start.saturating_add(visible[node as usize] as usize))
+            }
+        }
+    }
+
+    /// Whether some threads are left out.
+    pub(crate) fn has_thread_filter(&self) -> bool {
+        self.threads.is_some()
+    }
+}
+
+fn threads(profile: &Profile, metric: Metric, filters: &Filters) -> Result<Option<Vec<bool>>, QueryError> {
+    if filters.process.is_empty() && filters.thread.is_empty() {
+        return Ok(None);
+    }
+    let owners = &profile.owners;
+    let mut keep = vec![true; owners.threads.len()];
+    for text in &filters.process {
+        let ids = owners.processes.iter().map(|one| [Some(one.pid), one.inner_pid]);
+        let names = owners.processes.iter().map(|one| one.name.as_str());
+        let fits =
+            named(text, ids, names).ok_or_else(|| unknown(profile, metric, Dimension::Process, text))?;
+        keep.iter_mut()
+            .zip(&owners.threads)
+            .for_each(|(keep, thread)| *keep &= fits[thread.process as usize]);
+    }
+    for text in &filters.thread {
+        let ids = owners.threads.iter().map(|one| [Some(one.tid), None]);
+        let names = owners.threads.iter().map(|one| one.name.as_str());
+        let fits =
+            named(text, ids, names).ok_or_else(|| unknown(profile, metric, Dimension::Thread, text))?;
+        keep.iter_mut().zip(fits).for_each(|(keep, fits)| *keep &= fits);
+    }
+    Ok(Some(keep))
+}
+
+/// Which of the things `text` names: by an id, by the whole name, or by a part of it that only one name has.
+fn named<'a>(
+    text: &str,
+    ids: impl Iterator<Item = [Option<u32>; 2]>,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Option<Vec<bool>> {
+    let found = |fits: Vec<bool>| fits.contains(&true).then_some(fits);
+    let id: Option<u32> = text.parse().ok();
+    found(ids.map(|ids| id.is_some() && ids.contains(&id)).collect())
+        .or_else(|| found(names.clone().map(|name| names::is(name, text)).collect()))
+        .or_else(|| {
+            let parts: FxHashSet<&str> = names.clone().filter(|name| name.contains(text)).collect();
+            (parts.len() == 1).then(|| names.map(|name| parts.contains(name)).collect())
+        })
+}
+
+/// The part of each stack that lies below the outermost of each `--under` function.
+fn visible(profile: &Profile, metric: Metric, filters: &Filters) -> Result<Option<Vec<u32>>, QueryError> {
+    let mut all: Option<Vec<u32>> = None;
+    for text in &filters.under {
+        let one = below(profile, &functions(profile, metric, text)?);
+        all = Some(match all {
+            None => one,
+            Some(all) => all.into_iter().zip(one).map(|(a, b)| a.min(b)).collect(),
+        });
+    }
+    Ok(all)
+}
+
+/// For each node, how many of its innermost locations lie at or below the outermost call of one of the functions.
+pub(crate) fn below(profile: &Profile, functions: &FxHashSet<u32>) -> Vec<u32> {
+    let tree = &profile.tree;
+    let mut below = vec![0u32; tree.len()];
+    for node in 1..tree.len() {
+        below[node] = if below[tree.parent[node] as usize] > 0 {
+            u32::MAX
+        } else {
+            let locations = profile.code.of(tree.frame[node]);
+            let outermost = locations.iter().rposition(|one| functions.contains(&one.function));
+            outermost.map_or(0, |at| at as u32 + 1)
+        };
+    }
+    below
+}
+
+fn leaves(
+    profile: &Profile,
+    metric: Metric,
+    filters: &Filters,
+    modes: &[FrameMode],
+) -> Result<Option<Vec<bool>>, QueryError> {
+    if filters.function.is_empty() && filters.module.is_empty() && modes.is_empty() {
+        return Ok(None);
+    }
+    let (code, tree) = (&profile.code, &profile.tree);
+    let wanted = filters.function.iter().map(|text| functions(profile, metric, text));
+    let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+    let modules = filters.module.iter().map(|text| {
+        let names = code.modules.iter().map(|name| &**name);
+        named(text, names.clone().map(|_| [None, None]), names)
+            .ok_or_else(|| unknown(profile, metric, Dimension::Module, text))
+    });
+    let modules = modules.collect::<Result<Vec<_>, _>>()?;
+    let mut leaves = vec![false; tree.len()];
+    for node in 1..tree.len() {
+        let Some(leaf) = code.of(tree.frame[node]).first() else { continue };
+        let module = code.functions[leaf.function as usize].module as usize;
+        leaves[node] = wanted.iter().all(|functions| functions.contains(&leaf.function))
+            && modules.iter().all(|fits| fits[module])
+            && modes.iter().all(|mode| leaf.mode == *mode);
+    }
+    Ok(Some(leaves))
+}
+
+/// Candidates that an error names.
+const CANDIDATES: usize = 10;
+
+/// The functions that a user means: of exactly this name, of this name without its parameters, or the only name that
+/// contains the text. One name in several modules is several functions, all of them meant.
+pub(crate) fn functions(profile: &Profile, metric: Metric, text: &str) -> Result<FxHashSet<u32>, QueryError> {
+    let code = &profile.code;
+    let all = || code.functions.iter().enumerate();
+    let ids = |fits: &dyn Fn(&str) -> bool| -> FxHashSet<u32> {
+        all().filter(|(_, function)| fits(&function.name)).map(|(id, _)| id as u32).collect()
+    };
+    let exact = ids(&|name| names::is(name, text));
+    if !exact.is_empty() {
+        return Ok(exact);
+    }
+    let bare = ids(&|name| without_parameters(name) == Some(text));
+    if !bare.is_empty() {
+        return Ok(bare);
+    }
+    let parts = ids(&|name| !text.is_empty() && name.contains(text));
+    let distinct: FxHashSet<&str> = parts.iter().map(|id| &*code.functions[*id as usize].name).collect();
+    match distinct.len() {
+        0 => Err(QueryError::UnknownFunction { name: text.to_owned(), recording: profile.path.clone() }),
+        1 => Ok(parts),
+        count => {
+            let candidates = function_candidates(profile, metric, &parts)?;
+            let next = candidates
+                .first()
+                .map(|best| Command::new("call-paths", &profile.path).with("function", &best.name).text());
+            let (name, next) = (text.to_owned(), next.into_iter().collect());
+            Err(QueryError::AmbiguousFunction { name, count, candidates, next })
+        }
+    }
+}
+
+/// A C++ name without its parameters, if it has any: `a::f(int) const` is also `a::f`.
+fn without_parameters(name: &str) -> Option<&str> {
+    let close = name.rfind(')')?;
+    if name[close..].contains("::") {
+        return None;
+    }
+    let mut depth = 0usize;
+    for at in (0..=close).rev() {
+        match name.as_bytes()[at] {
+            b')' => depth += 1,
+            b'(' if depth == 1 => return Some(&name[..at]).filter(|bare| !bare.is_empty()),
+            b'(' => depth -= 1,
+            _ => (),
+        }
+    }
+    None
+}
+
+fn function_candidates(
+    profile: &Profile,
+    metric: Metric,
+    wanted: &FxHashSet<u32>,
+) -> Result<Vec<Candidate>, QueryError> {
+    let (totals, all) = function_totals(profile, metric)?;
+    let mut found: Vec<Candidate> = wanted
+        .iter()
+        .map(|&id| Candidate {
+            name: names::shown(&profile.code.functions[id as usize].name, false).into_owned(),
+            module: Some(names::shown(profile.code.module_of(id), false).into_owned()),
+            total_share: crate::answers::share(totals[id as usize], all),
+        })
+        .collect();
+    sort_candidates(&mut found);
+    Ok(found)
+}
+
+fn sort_candidates(found: &mut Vec<Candidate>) {
+    found.sort_by(|a, b| {
+        b.total_share.total_cmp(&a.total_share).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
+    });
+    found.truncate(CANDIDATES);
+}
+
+/// The error for a process, thread or module that is not there, with the largest that are.
+fn unknown(profile: &Profile, metric: Metric, what: Dimension, text: &str) -> QueryError {
+    let mut candidates = match totals_by(profile, metric, what) {
+        Ok(candidates) => candidates,
+        Err(error) => return error,
+    };
+    // What the text is a part of was more likely meant than what is merely large.
+    let parts: Vec<Candidate> = candidates.iter().filter(|one| one.name.contains(text)).cloned().collect();
+    if !parts.is_empty() {
+        candidates = parts;
+    }
+    sort_candidates(&mut candidates);
+    QueryError::UnknownName { what, name: text.to_owned(), candidates, recording: profile.path.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_cpp_names() {
+        let cases = [
+            ("f(int)", Some("f")),
+            ("a::f(int, std::function<void (int)>) const", Some("a::f")),
+            ("(anonymous namespace)::f(int)", Some("(anonymous namespace)::f")),
+            ("(anonymous namespace)::f", None),
+            ("operator()(int)", Some("operator()")),
+            ("f(int) [clone .cold]", Some("f")),
+            ("main", None),
+            ("(x)", None),
+        ];
+        for (name, bare) in cases {
+            assert_eq!(without_parameters(name), bare, "{name}");
+        }
+    }
+
+    #[test]
+    fn ids_come_before_names_and_parts() {
+        let names = ["worker", "worker-2", "7"];
+        let ids = || [7, 8, 9].map(|id| [Some(id), None]).into_iter();
+        let fits = |text: &str| named(text, ids(), names.iter().copied());
+        assert_eq!(fits("7"), Some(vec![true, false, false]));
+        assert_eq!(fits("worker"), Some(vec![true, false, false]));
+        assert_eq!(fits("-2"), Some(vec![false, true, false]));
+        assert_eq!(fits("work"), None, "two names have it");
+    }
+}

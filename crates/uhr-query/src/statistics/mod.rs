@@ -1,0 +1,6 @@
+//! How sure a share is.
+
+mod interval;
+mod quantile;
+
+pub(crate) use interval::{Blocks, Interval};
