@@ -69,6 +69,8 @@ pub enum Limitation {
         asked: u32,
         /// What is done.
         used: u32,
+        /// `kernel.perf_event_max_sample_rate`.
+        limit: u32,
     },
     /// Kernel before 5.12.
     NoBuildIds,
@@ -111,9 +113,10 @@ impl fmt::Display for Limitation {
                  kernel.perf_event_paranoid at most 1{}",
                 level(paranoid)
             ),
-            Self::FrequencyLowered { asked, used } => write!(
+            Self::FrequencyLowered { asked, used, limit } => write!(
                 f,
-                "{used} samples a second instead of {asked}: kernel.perf_event_max_sample_rate is {used}"
+                "{used} samples a second instead of {asked}: kernel.perf_event_max_sample_rate is {limit}, and the \
+                 kernel holds back events that come near it"
             ),
             Self::NoBuildIds => f.write_str("mappings come without build ids: the kernel is older than 5.12"),
             Self::NoLostCounts => {

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::record::{Decoder, set_sample_time};
+use super::decoder::{Decoder, set_sample_time};
 
 /// Merges rings by time, in bounded memory.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::perf::record::EventIds;
+    use crate::perf::decoder::EventIds;
     use crate::perf::sample::SampleShape;
 
     fn decoder() -> Decoder {

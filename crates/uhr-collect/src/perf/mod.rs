@@ -9,6 +9,7 @@
 
 mod access;
 mod attr;
+mod decoder;
 mod error;
 mod event;
 mod fields;
@@ -25,13 +26,12 @@ mod sys;
 mod weights;
 
 pub use access::{Access, Refusal};
+pub use decoder::{Decoder, Malformed};
 pub use error::OpenError;
 pub use event::{EventCounts, EventKind};
 pub use granted::{Granted, Limitation, RingLayout};
 pub use merge::Merger;
-pub use record::{
-    Body, BpfProgram, Decoder, FileIdentity, KernelSymbol, Malformed, Mapping, NO_TASK, Record, Stamp, Task,
-};
+pub use record::{Body, BpfProgram, FileIdentity, KernelSymbol, Mapping, NO_TASK, Record, Stamp, Task};
 pub use sample::{Addresses, Sample, UserRegisters};
 pub use session::{Attached, Drained, Session, Settings, Targets, UserStack};
 pub use sys::{OpenFiles, monotonic_ns, raise_open_files};

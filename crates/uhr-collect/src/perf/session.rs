@@ -4,13 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use super::access::{Refusal, online_cpus};
+use super::decoder::{Decoder, EventIds};
 use super::error::OpenError;
 use super::event::{Event, EventCounts, EventKind};
 use super::granted::{Granted, RingLayout};
 use super::lane::Lane;
 use super::opening::{Opening, first_wish, granted_by, samplers, target_pids, wanted_kinds};
 use super::plan::{Failed, Plan};
-use super::record::{Decoder, EventIds};
 use super::ring::Ring;
 use super::sample::SampleShape;
 use super::sys::{self, RingPages, Watch, raise_open_files};
@@ -251,6 +251,11 @@ impl Session {
             }
         }
         drained
+    }
+
+    /// Rings that are open now.
+    pub fn open_rings(&self) -> usize {
+        self.lanes.iter().flatten().count()
     }
 
     /// What the events counted so far, one row for each kind that was opened.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use harness::{Recorded, Target, as_ordinary_user, can_record, is_root, record, symbols};
 use uhr_collect::perf::{
-    Access, Attached, Body, EventCounts, EventKind, FileIdentity, Merger, OpenError, Record, Refusal,
-    RingLayout, Sample, Session, Settings, Targets, UserStack, Weights,
+    Access, Attached, Body, EventCounts, EventKind, FileIdentity, Limitation, Merger, OpenError, Record,
+    Refusal, RingLayout, Sample, Session, Settings, Targets, UserStack, Weights,
 };
 
 fn frame_pointers() -> Settings {
@@ -308,6 +308,9 @@ fn one_ring_a_thread_keeps_switches_names_and_new_threads() {
     assert!(exits >= 65, "{exits} exits");
     assert!(arrived.len() >= 65, "{} threads arrived", arrived.len());
     assert!(session.is_over());
+    session.drain(&mut |_, _| {});
+    assert_eq!(session.open_rings(), 0, "ended threads give their rings and descriptors back");
+    assert!(counts_of(&recorded, EventKind::Cpu).value >= 400_000_000, "what they counted is kept");
 }
 
 #[test]
@@ -373,6 +376,19 @@ fn processes_of_others_are_refused_in_their_own_words() {
     }
     let error = Session::open(Targets::Threads(&[1]), &frame_pointers()).unwrap_err();
     assert!(matches!(error, OpenError::Refused(Refusal::OtherUser { tid: 1 })), "{error}");
+}
+
+#[test]
+fn the_frequency_stays_clear_of_the_limit_of_the_host() {
+    if !can_record() {
+        return;
+    }
+    let limit = Access::probe().max_sample_rate.unwrap();
+    let settings = Settings { frequency: u32::MAX, ..frame_pointers() };
+    let session = Session::open(Targets::Threads(&[std::process::id()]), &settings).unwrap();
+    let (granted, used) = (session.granted(), limit / 2);
+    assert_eq!(granted.frequency, used);
+    assert!(granted.limitations.contains(&Limitation::FrequencyLowered { asked: u32::MAX, used, limit }));
 }
 
 #[test]
