@@ -107,7 +107,7 @@ impl Walk<'_> {
                 Some(Fit::Close)
             }
             Call::To(_) => Some(Fit::Loose),
-            Call::Indirect | Call::ThreadSlot => Some(Fit::Close),
+            Call::Indirect | Call::ThreadStart => Some(Fit::Close),
         }
     }
 

@@ -65,7 +65,7 @@ impl Walk<'_> {
         let CodeAddress::Return(Avma(address)) = address else { return false };
         let is_go = place.module.is_some_and(|module| module.is_go());
         self.code_around(address).is_some_and(|code| {
-            code.call_before(address) == Some(Call::ThreadSlot) || (is_go && code.is_goroutine_exit())
+            code.call_before(address) == Some(Call::ThreadStart) || (is_go && code.is_goroutine_exit())
         })
     }
 

@@ -20,8 +20,8 @@ pub(super) enum Call {
     To(u64),
     /// A call through a register or memory.
     Indirect,
-    /// A call through an absolute slot of the thread's own block: how glibc calls the function of a new thread.
-    ThreadSlot,
+    /// The call with which glibc runs the function of a new thread.
+    ThreadStart,
 }
 
 /// The rest of a function from an address on: no calls, no branches, then it returns.
@@ -36,7 +36,7 @@ pub(super) struct Epilogue {
 }
 
 impl CodeAround {
-    pub(super) const BEFORE: usize = 9;
+    pub(super) const BEFORE: usize = 17;
     pub(super) const AFTER: usize = 48;
 
     /// The bytes from `BEFORE` before an address on, of which `length` from the address on could be read.
@@ -54,14 +54,32 @@ impl CodeAround {
         if let [0xe8, relative @ ..] = self.before.last_chunk::<5>()? {
             return Some(Call::To(at.wrapping_add_signed(i64::from(i32::from_le_bytes(*relative)))));
         }
-        // 64 ff 14 25 disp32: call *%fs:disp32
-        if self.before.last_chunk::<8>()?.starts_with(&[0x64, 0xff, 0x14, 0x25]) {
-            return Some(Call::ThreadSlot);
+        if self.is_thread_start() {
+            return Some(Call::ThreadStart);
         }
         // ff /2: opcode, ModRM, SIB where the ModRM asks for one, displacement: two to seven bytes.
         (2..=7usize)
             .any(|length| is_indirect_call(&self.before[Self::BEFORE - length..]))
             .then_some(Call::Indirect)
+    }
+
+    /// glibc's `start_thread` takes a thread's function and, right above it, its argument out of `struct pthread`, some
+    /// 1600 bytes in (2.36: `mov 0x640(%rax), %rdi; call *0x638(%rax)`; others count from `%fs`).
+    fn is_thread_start(&self) -> bool {
+        const OFFSETS: std::ops::Range<u32> = 0x500..0x800;
+        let (argument, function) = match self.before {
+            [.., 0x64, 0x48, 0x8b, 0x3c, 0x25, a, b, c, d, 0x64, 0xff, 0x14, 0x25, e, f, g, h] => {
+                ([a, b, c, d], [e, f, g, h])
+            }
+            [.., 0x48, 0x8b, load, a, b, c, d, 0xff, call, e, f, g, h]
+                if load & 0xf8 == 0xb8 && call & 0xf8 == 0x90 && load & 7 == call & 7 =>
+            {
+                ([a, b, c, d], [e, f, g, h])
+            }
+            _ => return false,
+        };
+        let (argument, function) = (u32::from_le_bytes(argument), u32::from_le_bytes(function));
+        OFFSETS.contains(&function) && argument == function + 8
     }
 
     /// Whether the code is `rt_sigreturn`, which returns from a signal handler: system call 15.
@@ -181,7 +199,9 @@ mod tests {
         assert_eq!(before(&[0xff, 0x50, 0x18]), Some(Call::Indirect)); // call *0x18(%rax)
         assert_eq!(before(&[0xff, 0x15, 1, 2, 3, 4]), Some(Call::Indirect)); // call *disp(%rip)
         assert_eq!(before(&[0x41, 0xff, 0x54, 0xc5, 0x08]), Some(Call::Indirect)); // call *8(%r13,%rax,8)
-        assert_eq!(before(&[0x64, 0xff, 0x14, 0x25, 0x48, 6, 0, 0]), Some(Call::ThreadSlot));
+        let load = [0x48, 0x8b, 0xb8, 0x40, 6, 0, 0];
+        assert_eq!(before(&[&load[..], &[0xff, 0x90, 0x38, 6, 0, 0]].concat()), Some(Call::ThreadStart));
+        assert_eq!(before(&[&load[..], &[0xff, 0x90, 0x48, 6, 0, 0]].concat()), Some(Call::Indirect));
         assert_eq!(before(&[0xff, 0xe0]), None); // jmp *%rax
         assert_eq!(before(&[0x90]), None);
     }

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use uhr_model::Avma;
 
-use super::code::CodeAround;
+use super::code::{Call, CodeAround};
 use super::memory::TargetMemory;
 use super::registers::{RBP, RIP, RSP, Registers};
 use super::row::Step;
@@ -17,6 +17,8 @@ use super::walk::{Frame, Place, Walk};
 
 /// Addresses whose code is kept, about 300 KB of a process with much generated code.
 const MAX_ADDRESSES: usize = 4096;
+/// How long a function without a frame is at most.
+const MAX_FRAMELESS: u64 = 4096;
 /// How far above the stack pointer a frame pointer can be believed without seeing what it points to.
 const MAX_FRAME: u64 = 1 << 20;
 
@@ -82,6 +84,11 @@ impl Walk<'_> {
             {
                 return Ok(Step::Caller(caller));
             }
+            if frame.is_interrupted
+                && let Some(caller) = self.by_direct_call(regs)
+            {
+                return Ok(Step::Caller(caller));
+            }
         }
         // Assembler in a file often has no frame at all; generated code nearly always has one.
         let stub = place.module.is_some_and(|module| module.is_stub(place.stated));
@@ -118,6 +125,18 @@ impl Walk<'_> {
         let at = regs.sp().checked_add(pushed)?;
         let return_address = self.stack.word(at).ok()?;
         self.caller(regs, return_address, at.checked_add(8)?)
+    }
+
+    /// The word on top of the stack is what a call of this very function left there: of a function without a frame,
+    /// such as small ones of Go, whose frame pointer is its caller's.
+    fn by_direct_call(&mut self, regs: &Registers) -> Option<Registers> {
+        let return_address = self.stack.word(regs.sp()).ok()?;
+        self.mappings.find(return_address.wrapping_sub(1))?;
+        let Call::To(function) = self.code_around(return_address)?.call_before(return_address)? else {
+            return None;
+        };
+        let within = regs.ip().checked_sub(function)?;
+        if within < MAX_FRAMELESS { self.by_stack_pointer(regs, 0) } else { None }
     }
 
     fn by_frame_pointer(&mut self, regs: &Registers, place: &Place<'_>) -> Result<Step, Miss> {

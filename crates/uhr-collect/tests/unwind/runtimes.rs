@@ -72,7 +72,7 @@ fn cxx_while_it_unwinds_an_exception() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
         volatile int sink = 1;
-        extern "C" __attribute__((noinline)) void spin() { for (;;) sink += 3; }
+        extern "C" __attribute__((noinline)) void spin() { while (sink) sink |= 3; }
         struct Guard { ~Guard() { spin(); sink++; } };
         extern "C" __attribute__((noinline)) void thrower(int x) { if (x) throw x; }
         extern "C" __attribute__((noinline)) void guarded(int x) { Guard g; thrower(x); sink++; }
@@ -179,7 +179,9 @@ fn cpython_through_its_perf_trampolines() {
     let program = "def spin():\n  while True: pass\ndef inner(): spin()\ndef outer(): inner()\nouter()\n";
     let mut target = Target::run(Command::new(python).args(["-X", "perf", "-c", program]));
     let generated = |names: &[String]| names.iter().filter(|name| *name == "[generated]").count();
-    let moment = target.stop_when(64 << 10, |moment| generated(&moment.names) >= 4);
+    let moment = target.stop_when(64 << 10, |moment| {
+        generated(&moment.names) == 4 && moment.names.contains(&"run_mod".to_owned())
+    });
     let mut code = [0; 16];
     let at = moment.names.iter().position(|name| name == "[generated]").unwrap();
     ProcessMemory::new(target.pid()).read(moment.frames[at].lookup(), &mut code).unwrap();

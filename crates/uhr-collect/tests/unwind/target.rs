@@ -68,6 +68,11 @@ pub(crate) struct Moment {
 impl Drop for Target {
     fn drop(&mut self) {
         let _ = self.child.kill();
+        if self.seized && self.tid != self.pid() as libc::pid_t {
+            // The process has not ended until whoever traces its last thread has seen that end.
+            // SAFETY: no status is asked for.
+            unsafe { libc::waitpid(self.tid, std::ptr::null_mut(), libc::__WALL) };
+        }
         let _ = self.child.wait();
     }
 }
