@@ -44,7 +44,7 @@ impl Interrupts {
     }
 
     /// The next request, if there is one.
-    pub fn next(&mut self) -> Option<Interrupt> {
+    pub fn pending(&mut self) -> Option<Interrupt> {
         let mut bytes = [0u8; size_of::<libc::signalfd_siginfo>()];
         self.0.read_exact(&mut bytes).ok()?;
         // SAFETY: signalfd_siginfo is plain numbers, any bytes are a value of it, and the kernel filled all of them.

@@ -23,7 +23,6 @@ const MAPS_PAUSE_NS: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) cpu_samples: u64,
-    pub(crate) fault_samples: u64,
     pub(crate) faults: u64,
     pub(crate) switches: u64,
     pub(crate) lost: u64,
@@ -111,6 +110,7 @@ impl Pipeline {
     fn sample(&mut self, sample: &Sample<'_>, stamp: Stamp, cpu: u32) {
         let Stamp { time_ns, pid, tid, .. } = stamp;
         let (stack, ending) = self.stack(sample, pid, time_ns);
+        let region = sample.address.map(|address| self.region(pid, Avma(address), time_ns));
         let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
         let id = thread.row.id;
         match sample.kind {
@@ -130,8 +130,6 @@ impl Pipeline {
             }
             EventKind::PageFault => {
                 let address = sample.address.unwrap_or(0);
-                let region = self.region(pid, Avma(address), time_ns);
-                self.counted.fault_samples += 1;
                 self.counted.faults += sample.period;
                 self.writer.push_fault(FaultRow {
                     time_ns,
@@ -139,7 +137,7 @@ impl Pipeline {
                     stack: stack.0,
                     ending: ending.code(),
                     address,
-                    region: region.code(),
+                    region: region.unwrap_or(Region::Unknown).code(),
                     weight: sample.period,
                 });
             }
@@ -355,6 +353,10 @@ impl Pipeline {
             .take(most)
             .collect();
         for (pid, tid) in waiting {
+            // Kernel threads have no user stack to read.
+            if self.tasks.process(pid, now_ns, &mut self.writer).row.executable.is_none() {
+                continue;
+            }
             match self.outside_stack(pid, tid, now_ns) {
                 Ok(Some(stack)) => {
                     reads.taken += 1;

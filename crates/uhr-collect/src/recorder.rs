@@ -315,9 +315,11 @@ impl Recorder {
     }
 }
 
-/// The kernel counts every fault and samples every one up to a rate.
-fn fault_ledger(counts: Option<&EventCounts>, captured: u64) -> SampleLedger {
-    let expected = counts.map_or(captured, |row| row.value.max(captured));
+/// The kernel counts every fault, and samples every one up to a rate. What samples stand for is a little off where it
+/// changed its mind about the rate, so the finish step scales them to the count.
+fn fault_ledger(counts: Option<&EventCounts>, sampled: u64) -> SampleLedger {
+    let expected = counts.map_or(sampled, |row| row.value);
+    let captured = sampled.min(expected);
     let lost = counts.and_then(|row| row.lost).unwrap_or(0).min(expected - captured);
     SampleLedger { expected, captured, lost, drift: expected - captured - lost, ..SampleLedger::default() }
 }

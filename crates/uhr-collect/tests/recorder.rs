@@ -1,11 +1,11 @@
 //! A real program, recorded from its first instruction: what the recording says is what the program did.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uhr_collect::child::HeldChild;
 use uhr_collect::{Captured, Options, Recorder, Target, UnwindChoice};
@@ -50,6 +50,101 @@ fn record(folder: &Path, program: &Path) -> Option<(Captured, Recording)> {
     recorder.run(&mut || child.wait(Duration::ZERO).unwrap().is_none()).unwrap();
     let captured = recorder.finish().unwrap();
     Some((captured, Recording::open(&rec).unwrap()))
+}
+
+/// Records running processes for a while.
+fn attach(folder: &Path, target: Target, duration: Duration) -> Option<(Captured, Recording)> {
+    let options = Options { target, frequency: 999, unwind: UnwindChoice::Dwarf, stack_size: 16 << 10 };
+    let rec = folder.join("rec");
+    let mut recorder = match Recorder::start(&options, &rec) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            eprintln!("SKIPPED: this host refuses: {error}");
+            return None;
+        }
+    };
+    let until = Instant::now() + duration;
+    recorder.run(&mut || Instant::now() < until).unwrap();
+    let captured = recorder.finish().unwrap();
+    Some((captured, Recording::open(&rec).unwrap()))
+}
+
+/// A program of three threads: one busy, one that sleeps all the time, one that naps; and a busy child that it starts
+/// after half a second.
+const RUNNING: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+#include <stdlib.h>
+#include <signal.h>
+volatile int x;
+void *busy(void *p) { for (;;) x++; return p; }
+void *asleep(void *p) { for (;;) pause(); return p; }
+void *naps(void *p) { for (;;) usleep(1000); return p; }
+int main(void) {
+    pthread_t t; alarm(20);
+    pthread_create(&t, 0, busy, 0); pthread_create(&t, 0, asleep, 0); pthread_create(&t, 0, naps, 0);
+    sleep(1);
+    if (!fork()) { alarm(10); busy(0); }
+    for (;;) pause();
+}
+"#;
+
+#[test]
+fn a_running_process_with_all_its_threads_and_its_later_child() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "running", RUNNING);
+    let mut child = std::process::Command::new(&program).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let recorded = attach(folder.path(), Target::Processes(vec![child.id()]), Duration::from_millis(1500));
+    let rest = std::process::Command::new("pkill").args(["-P", &child.id().to_string()]).status();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(rest.unwrap().success(), "the forked child runs");
+    let Some((captured, recording)) = recorded else { return };
+    eprintln!("{:?} {:?}", captured.manifest.ledger, captured.manifest.notes);
+    let window = captured.manifest.duration_ns() as f64;
+    let (threads, processes) = (recording.threads().unwrap(), recording.processes().unwrap());
+    assert_eq!(processes.iter().map(|process| process.name.as_str()).collect::<Vec<_>>(), ["running", "running"]);
+    assert_eq!(threads.len(), 5);
+    let waits: OffCpu = recording.table().unwrap();
+    for thread in &threads {
+        let off: u64 = (0..waits.thread.len())
+            .filter(|&row| waits.thread[row] == thread.id)
+            .map(|row| waits.duration_ns[row])
+            .sum();
+        let lived = (thread.end_ns.unwrap_or(captured.manifest.window.end_ns) - thread.start_ns) as f64;
+        let accounted = (thread.on_cpu_ns + off) as f64;
+        eprintln!("{} {:?}: on {} off {off} of {lived}", thread.tid, thread.name, thread.on_cpu_ns);
+        assert!((accounted - lived).abs() < 0.01 * lived, "on and off CPU are its life in the window");
+    }
+    // One of the five did nothing but sleep, and has no switch of its own.
+    assert!(threads.iter().any(|thread| thread.on_cpu_ns == 0));
+    let asleep = waits.duration_ns.iter().filter(|&&ns| ns as f64 > 0.99 * window).count();
+    assert!(asleep >= 1, "it is off CPU for all of the window");
+    let with_stack = (0..waits.thread.len()).filter(|&row| waits.duration_ns[row] as f64 > 0.9 * window);
+    assert!(with_stack.into_iter().all(|row| waits.stack[row] != 0), "and its stack was read from outside");
+}
+
+#[test]
+fn the_whole_machine() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("SKIPPED: the whole machine takes root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "alone", PROGRAM);
+    let mut child = std::process::Command::new(&program).spawn().unwrap();
+    let recorded = attach(folder.path(), Target::Machine, Duration::from_millis(2500));
+    child.wait().unwrap();
+    let Some((captured, recording)) = recorded else { return };
+    eprintln!("{:?} {:?}", captured.manifest.ledger, captured.manifest.notes);
+    let processes = recording.processes().unwrap();
+    let planted: Vec<u32> =
+        processes.iter().filter(|process| process.name == "alone").map(|process| process.id).collect();
+    let threads = recording.threads().unwrap();
+    let on_cpu: u64 =
+        threads.iter().filter(|thread| planted.contains(&thread.process)).map(|thread| thread.on_cpu_ns).sum();
+    assert!((0.88e9..1.1e9).contains(&(on_cpu as f64)), "0.6 + 0.3 s and some page faults: {on_cpu}");
 }
 
 const PROGRAM: &str = r#"
@@ -107,6 +202,8 @@ fn an_ordinary_user_sees_waits_with_their_stacks() {
         let Some((captured, recording)) = record(folder.path(), &program) else { return };
         let settings = &captured.manifest.settings;
         eprintln!("{:?} {:?}", captured.manifest.notes, captured.manifest.ledger);
+        let faults: Faults = recording.table().unwrap();
+        eprintln!("F {:?} {:?}", faults.weight, faults.time_ns.windows(2).map(|w| (w[1] - w[0]) / 1000).collect::<Vec<_>>());
         let waits: OffCpu = recording.table().unwrap();
         let long: Vec<usize> = (0..waits.thread.len())
             .filter(|&row| waits.thread[row] == 0 && waits.duration_ns[row] > 100_000_000)
@@ -179,7 +276,9 @@ fn the_recording_says_what_the_program_did() {
     assert_eq!(with_stack, 5, "each long wait has its stack");
 
     let mut faults: Faults = recording.table().unwrap();
-    Scale::of(&ledger.faults).scale(&mut faults.weight);
+    eprintln!("{:?}", faults.weight);
+    let sampled = faults.weight.iter().sum();
+    Scale::new(sampled, ledger.faults.expected).scale(&mut faults.weight);
     let anonymous: u64 = (0..faults.weight.len())
         .filter(|&row| faults.region[row] == Region::Anonymous.code())
         .map(|row| faults.weight[row])

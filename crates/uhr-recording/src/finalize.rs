@@ -20,7 +20,7 @@ use uhr_model::{StackEnding, WaitKind};
 
 use crate::RecordingError;
 use crate::columns::Table;
-use crate::manifest::{Manifest, SampleLedger, State};
+use crate::manifest::{Manifest, State};
 use crate::reader::{Recording, append};
 use crate::tables::{
     Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples,
@@ -63,7 +63,12 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         module.symbols = symbols;
     }
     let node_waits = remap.waits(&names.frame_waits);
-    let mut faults = Scale::of(&manifest.ledger.faults);
+    let mut sampled = 0u64;
+    recording.read_batches::<Faults>(|rows| {
+        sampled = rows.weight.iter().fold(sampled, |sum, weight| sum.saturating_add(*weight));
+        Ok(())
+    })?;
+    let mut faults = Scale::new(sampled, manifest.ledger.faults.expected);
     let renumber = |stacks: &mut Vec<u32>| stacks.iter_mut().for_each(|stack| *stack = remap.of(*stack));
     let sizes = [
         write_rows::<Stacks>(folder, remap.rows())?,
@@ -140,9 +145,9 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale of one kind of event.
-    pub fn of(ledger: &SampleLedger) -> Self {
-        Self { counted: ledger.expected.into(), sampled: ledger.captured.max(1).into(), so_far: 0 }
+    /// From what the rows sum up to now to what was counted.
+    pub fn new(sampled: u64, counted: u64) -> Self {
+        Self { counted: counted.into(), sampled: sampled.max(1).into(), so_far: 0 }
     }
 
     /// Scales the next rows; the sum over all rows is exact.
