@@ -42,9 +42,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure without advice. `code` is a stable word for programs, such as `unknown-function`.
+    /// A failure without advice, but that `uhr doctor` explains hosts. `code` is a stable word for programs, such as
+    /// `unknown-function`.
     pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
-        Self { exit, answer: ErrorAnswer::new(code, message.into(), None, Vec::new()) }
+        let next = if exit == Exit::HostCannot { vec!["uhr doctor".to_owned()] } else { Vec::new() };
+        Self { exit, answer: ErrorAnswer::new(code, message.into(), None, next) }
     }
 
     /// Adds what helps: in words, or a command of the host's (`sudo sysctl ...`).

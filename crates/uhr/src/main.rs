@@ -3,8 +3,6 @@
 //! The way of a command: [`args`] says what is asked; one file of [`commands`] answers it, with `uhr-query` for
 //! recordings; `output` prints the answer. Errors come back here and nowhere else become words and an exit status.
 
-#![forbid(unsafe_op_in_unsafe_fn)]
-
 mod args;
 mod commands;
 mod failure;

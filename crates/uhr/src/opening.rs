@@ -3,33 +3,25 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use uhr_recording::{Finalized, Manifest, Recording, RecordingError};
+use uhr_query::Profile;
+use uhr_recording::{Manifest, Recording, RecordingError};
 
 use crate::failure::{Exit, Failure};
 use crate::{finish, output};
 
-/// A recording, and the names of its frames where they are not in it yet.
-pub(crate) struct Opened {
-    /// The recording.
-    pub(crate) recording: Recording,
-    /// Its path as commands repeat it.
-    pub(crate) path: String,
-    /// Names looked up just now, of a recording that is not finished.
-    pub(crate) names: Option<Finalized>,
-}
-
-/// Opens the recording at `path`, or the newest in this folder; which one that is, is said on the standard error.
+/// Reads the recording at `path`, or the newest in this folder; which one that is, is said on the standard error.
 ///
 /// # Errors
 /// If there is none, or it cannot be read.
-pub(crate) fn open(path: Option<&Path>) -> Result<Opened> {
+pub(crate) fn profile(path: Option<&Path>) -> Result<Profile> {
     let path = match path {
         Some(path) => path.to_owned(),
         None => newest()?,
     };
     let recording = Recording::open(&path).map_err(explain)?;
-    let names = if recording.is_finished() { None } else { Some(finish::names(&recording)?) };
-    Ok(Opened { recording, path: path.to_string_lossy().into_owned(), names })
+    // Of a recording that is not finished the names are looked up now, and kept nowhere.
+    let names = (!recording.is_finished()).then(|| finish::names(&recording)).transpose()?;
+    Ok(Profile::load(&recording, names)?)
 }
 
 /// The recording in this folder that began last; the folder itself if it is one and holds none.

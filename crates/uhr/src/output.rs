@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::args::Form;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::terminal::Terminal;
 use crate::text::clean::clean;
 
@@ -64,9 +64,6 @@ pub(crate) fn failure(form: Form, failure: &Failure) {
     }
     for command in &error.next {
         say(&format!("next: {command}"));
-    }
-    if failure.exit == Exit::HostCannot && error.next.is_empty() {
-        say("next: uhr doctor");
     }
 }
 

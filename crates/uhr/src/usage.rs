@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::args::Cli;
 use crate::failure::{Exit, Failure};
 
 /// Whether `--json` is among uhr's own arguments. Asked before they are parsed, because wrong ones are answered in
@@ -34,10 +36,20 @@ fn failure(error: &clap::Error) -> Failure {
     let first = parts.next().unwrap_or_default();
     let message = first.strip_prefix("error: ").unwrap_or(first);
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    let rest: Vec<&str> = parts.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty()).collect();
-    let failure = Failure::new(Exit::Usage, code(error), message);
-    let hint = rest.iter().map(|line| line.trim_start_matches("tip: ")).collect::<Vec<_>>().join("; ");
-    if hint.is_empty() { failure } else { failure.hint(hint) }
+    let advice: Vec<&str> = parts
+        .flat_map(str::lines)
+        .map(|line| line.trim().trim_start_matches("tip: "))
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .collect();
+    let failure = Failure::new(Exit::Usage, code(error), message).next(help_command(std::env::args_os()));
+    if advice.is_empty() { failure } else { failure.hint(advice.join("; ")) }
+}
+
+/// The help of the command that was meant, as far as that can be told.
+fn help_command(args: impl Iterator<Item = OsString>) -> String {
+    let uhr = Cli::command();
+    let named = args.skip(1).find_map(|arg| Some(uhr.find_subcommand(arg)?.get_name().to_owned()));
+    named.map_or_else(|| "uhr --help".to_owned(), |name| format!("uhr {name} --help"))
 }
 
 /// The words that `uhr-query` has for the same mistakes.

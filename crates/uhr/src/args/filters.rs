@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use uhr_model::{FrameMode, Metric};
+use uhr_query::Question;
 
 /// Which recording, and how it is answered.
 #[derive(Debug, Args)]
@@ -87,6 +88,29 @@ pub(crate) enum Detail {
     Brief,
     /// Everything.
     Full,
+}
+
+impl Filters {
+    /// The question about this part of a recording. `function` is the leaf's, for the commands that have that filter.
+    pub(crate) fn question(&self, function: &[String], shown: Option<&Shown>) -> Question {
+        let filters = uhr_query::Filters {
+            under: self.under.clone(),
+            function: function.to_vec(),
+            module: self.module.clone(),
+            mode: self.mode.iter().map(|mode| mode.name().to_owned()).collect(),
+            process: self.process.clone(),
+            thread: self.thread.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+        };
+        let mut question = Question { metric: self.metric, filters, ..Question::default() };
+        if let Some(shown) = shown {
+            question.limit = shown.limit as usize;
+            question.offset = shown.offset as usize;
+            question.whole_names = shown.detail == Detail::Full;
+        }
+        question
+    }
 }
 
 fn metric() -> impl TypedValueParser<Value = Metric> {

@@ -3,8 +3,7 @@
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use uhr_model::Dimension;
-
-use super::quantity;
+use uhr_query::GroupBy;
 
 /// The parser of one word: a dimension, or `time:100ms`.
 pub(super) fn parser() -> impl TypedValueParser<Value = String> {
@@ -24,7 +23,7 @@ impl TypedValueParser for Grouping {
         value: &std::ffi::OsStr,
     ) -> Result<String, clap::Error> {
         let word = StringValueParser::new().parse_ref(command, arg, value)?;
-        if is_known(&word) {
+        if GroupBy::parse(&word).is_ok() {
             return Ok(word);
         }
         let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
@@ -47,12 +46,4 @@ impl TypedValueParser for Grouping {
 
 fn dimensions() -> impl Iterator<Item = &'static str> {
     Dimension::ALL.iter().map(|dimension| dimension.name())
-}
-
-fn is_known(word: &str) -> bool {
-    match word.split_once(':') {
-        Some(("time", step)) => quantity::duration(step).is_ok(),
-        Some(_) => false,
-        None => Dimension::from_name(word).is_some(),
-    }
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use filters::{About, Detail, Filters, Form, Shown};
-pub(crate) use record::{RecordArgs, Sampler, Unwind};
+pub(crate) use record::{RecordArgs, Unwind};
 
 /// See where a program's time and memory go.
 ///
@@ -79,8 +79,10 @@ Examples:
   sudo uhr record -a --duration 30s
 
 Ctrl-C ends the recording; a second one ends a command that ignores the first.
-Exit status: that of the command (128 + n after signal n); 125 if uhr failed, 126 if the command cannot be
-run, 127 if there is none of that name. Without a command: 0, 1, or 3 where this host cannot.";
+
+Exit status: that of the command (128 + n after signal n); 125 if uhr failed, 126 if the
+command cannot be run, 127 if there is none of that name. Without a command: 0, 1, or 3
+where this host cannot.";
 
 const OVERVIEW_EXAMPLES: &str = "\
 Examples:
@@ -149,6 +151,10 @@ pub(crate) struct QueryArgs {
           value_parser = grouping::parser())]
     pub(crate) group_by: Vec<String>,
 
+    /// Only samples whose leaf is in this function
+    #[arg(long, value_name = "FUNCTION", help_heading = "Filters")]
+    pub(crate) function: Vec<String>,
+
     #[command(flatten)]
     pub(crate) filters: Filters,
 
@@ -191,9 +197,13 @@ pub(crate) struct FlamegraphArgs {
     #[arg(short, long, value_name = "FILE", required_if_eq("json", "true"))]
     pub(crate) output: Option<PathBuf>,
 
-    /// Callers on top
+    /// Draw callers above callees. The picture can be flipped in the browser too, with the key i
     #[arg(long)]
     pub(crate) icicle: bool,
+
+    /// Only samples whose leaf is in this function
+    #[arg(long, value_name = "FUNCTION", help_heading = "Filters")]
+    pub(crate) function: Vec<String>,
 
     #[command(flatten)]
     pub(crate) filters: Filters,
@@ -212,6 +222,10 @@ pub(crate) struct ExportArgs {
     /// The file to make; it must not exist. Without it the text goes to the standard output
     #[arg(short, long, value_name = "FILE", required_if_eq("json", "true"))]
     pub(crate) output: Option<PathBuf>,
+
+    /// Only samples whose leaf is in this function
+    #[arg(long, value_name = "FUNCTION", help_heading = "Filters")]
+    pub(crate) function: Vec<String>,
 
     #[command(flatten)]
     pub(crate) filters: Filters,

@@ -8,9 +8,13 @@ use clap::{ArgGroup, Args, ValueEnum};
 
 use super::quantity;
 
+const USAGE: &str = "uhr record [OPTIONS] [--] COMMAND [ARGS]...
+       uhr record [OPTIONS] --pid PID[,PID]
+       uhr record [OPTIONS] --all";
+
 /// Arguments of `uhr record`: exactly one of a command, pids, or the whole machine.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "all"]))]
+#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "all"]), override_usage = USAGE)]
 pub(crate) struct RecordArgs {
     /// The folder to make for the recording; it must not exist. Without it uhr names it after the program, and says so
     #[arg(short, long, value_name = "DIR")]
@@ -27,7 +31,7 @@ pub(crate) struct RecordArgs {
 
     /// How the callers of user code are found. `fp`: by frame pointers, which the code must have. `dwarf`: by its unwind
     /// tables, over a copy of the stack. `auto`: `dwarf` where the binaries need it
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Auto)]
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Auto, hide_possible_values = true)]
     pub(crate) unwind: Unwind,
 
     /// How much of the stack to copy with each sample, for `--unwind dwarf`

@@ -5,6 +5,7 @@
 
 mod doctor;
 mod man;
+mod query;
 mod record;
 mod schema;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Record(args) => return record::run(&args),
         Command::Doctor(args) => doctor::run(&args)?,
+        Command::Query(args) => query::run(&args)?,
         Command::Schema(args) => schema::run(&args)?,
         Command::Completions(args) => man::completions(&args)?,
         Command::Man(args) => man::page(&args)?,

@@ -54,8 +54,8 @@ fn tree(rows: &[TreeRow], unit: &str) -> Table {
     let amount = if unit == "ns" { "time" } else { unit };
     let mut table = Table::new([
         (Column::Number, "total"),
-        (Column::Number, amount),
-        (Column::Number, "self"),
+        (Column::Extra, amount),
+        (Column::Extra, "self"),
         (Column::Name, "function"),
         (Column::Path, "module"),
     ]);

@@ -129,7 +129,7 @@ fn memory(memory: &[Memory], terminal: Terminal) -> Vec<String> {
     if memory.is_empty() {
         return Vec::new();
     }
-    let numbers = ["first", "peak", "last", "growth"].map(|heading| (Column::Number, heading));
+    let numbers = ["first", "peak", "last", "growth"].map(|heading| (Column::Extra, heading));
     let mut table = Table::new(numbers.into_iter().chain([(Column::Name, "process")]));
     for row in memory {
         let bytes = |value: u64| quantity::bytes(value as f64);

@@ -12,15 +12,17 @@ use crate::terminal::Terminal;
 pub(crate) fn lines(query: &QueryAnswer, detail: Detail, terminal: Terminal) -> Vec<String> {
     let mut lines = answer::head(&query.recording, Some(&query.metric), &query.request.filters, terminal);
     lines.push(String::new());
+    // Names are given whole then, at any length.
+    let page = if detail == Detail::Full { Terminal { width: usize::MAX, ..terminal } } else { terminal };
     if query.rows.is_empty() {
         lines.push("nothing fits".to_owned());
     }
     match &query.rows {
         Rows::Counted(rows) => {
-            lines.extend(counted(query, rows, detail).lines(terminal, 0));
+            lines.extend(counted(query, rows, detail).lines(page, 0));
             lines.extend(answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal));
         }
-        Rows::Resident(rows) => lines.extend(resident(rows).lines(terminal, 0)),
+        Rows::Resident(rows) => lines.extend(resident(rows).lines(page, 0)),
     }
     lines.push(String::new());
     lines.extend(answer::shown(&query.shown));
@@ -38,19 +40,14 @@ fn counted(query: &QueryAnswer, rows: &[CountedRow], detail: Detail) -> Table {
     let has_total = dimensions.iter().any(|dimension| dimension.kind() == DimensionKind::Frame);
     let mut columns = Vec::new();
     if has_total {
-        columns.extend([(Column::Number, "self"), (Column::Number, amount), (Column::Number, "total")]);
-        if full {
-            columns.extend([
-                (Column::Number, amount),
-                (Column::Number, "self samples"),
-                (Column::Number, "total samples"),
-            ]);
-        }
+        columns.extend([(Column::Number, "self"), (Column::Extra, amount), (Column::Extra, "total")]);
     } else {
-        columns.extend([(Column::Number, "share"), (Column::Number, amount)]);
-        if full {
-            columns.push((Column::Number, "samples"));
-        }
+        columns.extend([(Column::Number, "share"), (Column::Extra, amount)]);
+    }
+    if full && has_total {
+        columns.extend([amount, "self samples", "total samples"].map(|heading| (Column::Extra, heading)));
+    } else if full {
+        columns.push((Column::Extra, "samples"));
     }
     columns.extend(dimensions.iter().map(|&dimension| (column_of(dimension), dimension.name())));
     let mut table = Table::new(columns);
@@ -83,7 +80,7 @@ fn numbers(row: &CountedRow, unit: &str, has_total: bool, full: bool) -> Vec<Str
 
 fn resident(rows: &[ResidentBytes]) -> Table {
     let dimensions = dimensions(rows.iter().map(|row| &row.key));
-    let numbers = ["min", "mean", "max", "last"].map(|heading| (Column::Number, heading));
+    let numbers = ["min", "mean", "max", "last"].map(|heading| (Column::Extra, heading));
     let names = dimensions.iter().map(|&dimension| (column_of(dimension), dimension.name()));
     let mut table = Table::new(numbers.into_iter().chain(names));
     for row in rows {

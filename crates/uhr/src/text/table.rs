@@ -8,6 +8,8 @@ use crate::terminal::Terminal;
 pub(crate) enum Column {
     /// A number: to the right, never cut.
     Number,
+    /// A number that is left out where the names would have no room; of several the first one first.
+    Extra,
     /// A name: to the left, cut at its end.
     Name,
     /// A path: to the left, cut at its start.
@@ -28,7 +30,7 @@ const SHORTEST_NAME: usize = 8;
 
 impl Table {
     /// A table of these columns.
-    pub(crate) fn new(columns: impl IntoIterator<Item = (Column, &'static str)>) -> Self {
+    pub(crate) fn new<'a>(columns: impl IntoIterator<Item = (Column, &'a str)>) -> Self {
         let columns = columns.into_iter().map(|(column, heading)| (column, heading.to_owned())).collect();
         Self { columns, rows: Vec::new() }
     }
@@ -45,62 +47,75 @@ impl Table {
 
     /// The lines: headings, then the rows, each behind `indent` blanks.
     pub(crate) fn lines(&self, terminal: Terminal, indent: usize) -> Vec<String> {
-        let widths = self.widths(terminal.width.saturating_sub(indent));
+        let columns = self.fitting(terminal.width.saturating_sub(indent));
         let headings: Vec<&str> = self.columns.iter().map(|(_, heading)| heading.as_str()).collect();
         let mut lines = Vec::new();
         if headings.iter().any(|heading| !heading.is_empty()) {
-            lines.push(terminal.dim(&self.line(&headings, &widths, indent)));
+            lines.push(terminal.dim(&self.line(&headings, &columns, indent)));
         }
         for row in &self.rows {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            lines.push(self.line(&cells, &widths, indent));
+            lines.push(self.line(&cells, &columns, indent));
         }
         lines
     }
 
-    fn line(&self, cells: &[&str], widths: &[usize], indent: usize) -> String {
+    fn line(&self, cells: &[&str], columns: &[(usize, usize)], indent: usize) -> String {
         let mut line = " ".repeat(indent);
-        for (at, ((column, _), cell)) in self.columns.iter().zip(cells).enumerate() {
-            if at > 0 {
+        for (place, &(at, columns)) in columns.iter().enumerate() {
+            if place > 0 {
                 line.push_str(&" ".repeat(GAP));
             }
-            let cell = match column {
-                Column::Path => cut_start(cell, widths[at]),
-                _ => cut_end(cell, widths[at]),
-            };
-            let pad = " ".repeat(widths[at].saturating_sub(width(&cell)));
-            match column {
-                Column::Number => line.extend([pad.as_str(), cell.as_ref()]),
-                _ => line.extend([cell.as_ref(), pad.as_str()]),
+            let cell = cells.get(at).copied().unwrap_or_default();
+            let kind = self.columns[at].0;
+            let cell = if kind == Column::Path { cut_start(cell, columns) } else { cut_end(cell, columns) };
+            let pad = " ".repeat(columns.saturating_sub(width(&cell)));
+            if kind.is_number() {
+                line.extend([pad.as_str(), cell.as_ref()]);
+            } else {
+                line.extend([cell.as_ref(), pad.as_str()]);
             }
         }
         line.truncate(line.trim_end().len());
         line
     }
 
-    /// The width of each column: what its cells need, less what the widest names have to give for the line to fit.
-    fn widths(&self, line: usize) -> Vec<usize> {
+    /// The columns that are shown, and the width of each: what its cells need, less what the widest names have to give
+    /// for the line to fit.
+    fn fitting(&self, line: usize) -> Vec<(usize, usize)> {
         let cells = |at: usize| self.rows.iter().filter_map(move |row| row.get(at)).map(|cell| width(cell));
-        let mut widths: Vec<usize> = (self.columns.iter().enumerate())
-            .map(|(at, (_, heading))| cells(at).max().unwrap_or(0).max(width(heading)))
-            .collect();
-        let gaps = GAP * self.columns.len().saturating_sub(1);
-        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(line);
-        let names: Vec<usize> =
-            (0..self.columns.len()).filter(|&at| self.columns[at].0 != Column::Number).collect();
-        while excess > 0 {
-            let Some(&widest) = names.iter().max_by_key(|&&at| widths[at]) else { break };
-            // Down to the next widest, so that two long columns share what is missing.
-            let next = names.iter().map(|&at| widths[at]).filter(|&w| w < widths[widest]).max();
-            let spare = widths[widest] - next.unwrap_or(0).max(SHORTEST_NAME).min(widths[widest]);
-            let give = spare.max(usize::from(widths[widest] > SHORTEST_NAME)).min(excess);
-            if give == 0 {
-                break;
-            }
-            widths[widest] -= give;
-            excess -= give;
+        let wanted = |(at, (_, heading)): (usize, &(Column, String))| {
+            (at, cells(at).max().unwrap_or(0).max(width(heading)).min(line))
+        };
+        let mut shown: Vec<(usize, usize)> = self.columns.iter().enumerate().map(wanted).collect();
+        let kind = |at: usize| self.columns[at].0;
+        let gaps = |shown: &[(usize, usize)]| GAP * shown.len().saturating_sub(1);
+        let least = |shown: &[(usize, usize)]| {
+            let least = |&(at, width): &(usize, usize)| {
+                if kind(at).is_number() { width } else { width.min(SHORTEST_NAME) }
+            };
+            shown.iter().map(least).sum::<usize>() + gaps(shown)
+        };
+        while least(&shown) > line
+            && let Some(extra) = shown.iter().position(|&(at, _)| kind(at) == Column::Extra)
+        {
+            shown.remove(extra);
         }
-        widths
+        let all: usize = shown.iter().map(|&(_, width)| width).sum();
+        for _ in line..all + gaps(&shown) {
+            let may_give =
+                |&&mut (at, width): &&mut (usize, usize)| !kind(at).is_number() && width > SHORTEST_NAME;
+            let widest = shown.iter_mut().filter(may_give).max_by_key(|(_, width)| *width);
+            let Some((_, width)) = widest else { break };
+            *width -= 1;
+        }
+        shown
+    }
+}
+
+impl Column {
+    fn is_number(self) -> bool {
+        matches!(self, Self::Number | Self::Extra)
     }
 }
 
@@ -127,9 +142,9 @@ mod tests {
         assert_eq!(
             table().lines(PLAIN, 1),
             [
-                "   self  function        module",
-                " 45.6 %  parse_json      app",
-                "  1.0 %  a_function_wi…  …64/libc.so.6",
+                "   self  function         module",
+                " 45.6 %  parse_json       app",
+                "  1.0 %  a_function_wit…  …_64/libc.so.6",
             ]
         );
         let wide = Terminal { width: 200, ..PLAIN };
@@ -148,6 +163,22 @@ mod tests {
         }
         let narrow = table().lines(Terminal { width: 10, colour: false }, 0);
         assert!(narrow[1].starts_with("45.6 %"));
+    }
+
+    #[test]
+    fn numbers_that_can_be_missed_go_before_names_do() {
+        let mut table = Table::new([
+            (Column::Number, "self"),
+            (Column::Extra, "time"),
+            (Column::Extra, "total"),
+            (Column::Name, "function"),
+        ]);
+        table.row(["45.6 %".into(), "1.23 s".into(), "98.7 %".into(), "parse_json".into()]);
+        let row = |width| table.lines(Terminal { width, colour: false }, 0)[1].clone();
+        assert_eq!(row(40), "45.6 %  1.23 s  98.7 %  parse_json");
+        assert_eq!(row(32), "45.6 %  1.23 s  98.7 %  parse_j…");
+        assert_eq!(row(31), "45.6 %  98.7 %  parse_json");
+        assert_eq!(row(20), "45.6 %  parse_json");
     }
 
     #[test]

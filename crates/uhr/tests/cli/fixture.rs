@@ -138,6 +138,7 @@ fn manifest() -> Manifest {
         memory_bytes: 8_000_000_000,
         root: false,
         perf_event_paranoid: Some(1),
+        ..Host::default()
     };
     let mut manifest =
         Manifest::new(settings, host, Clock { monotonic_ns: START_NS, realtime_ns: REALTIME_NS });

@@ -28,8 +28,6 @@ pub(super) struct Facts {
     pub(super) counts_cycles: bool,
     /// The most files that this process may open.
     pub(super) open_files: Option<u64>,
-    /// Whether a seccomp filter is at work.
-    pub(super) is_filtered: bool,
     /// The kind of container, where it shows.
     pub(super) container: Option<String>,
     /// Whether `/proc` shows the pid namespace that uhr runs in.
@@ -61,7 +59,6 @@ impl Facts {
                 .iter()
                 .any(|pmu| Path::new("/sys/bus/event_source/devices").join(pmu).exists()),
             open_files: open_files(&text("/proc/self/limits")),
-            is_filtered: field(&status, "Seccomp:") == Some("2"),
             container: container(),
             proc_is_own: fs::read_link("/proc/self")
                 .is_ok_and(|own| own == Path::new(&std::process::id().to_string())),

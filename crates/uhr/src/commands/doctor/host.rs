@@ -249,7 +249,6 @@ mod tests {
             kptr_restrict: Some(0),
             counts_cycles: false,
             open_files: Some(1 << 20),
-            is_filtered: false,
             container: None,
             proc_is_own: true,
             tells_pressure: true,
