@@ -24,15 +24,16 @@ pub(super) enum Call {
     ThreadStart,
 }
 
-/// The rest of a function from an address on: no calls, no branches, then it returns.
+/// The rest of a function from an address on, without branches, up to where it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Epilogue {
-    /// Where, counted from the stack pointer (or from rbp, after a `leave`), the return address is.
-    pub(super) return_address: u64,
+    /// Where, counted from the stack pointer (or from rbp, after a `leave`), the return address is. Negative only while
+    /// it is being worked out.
+    pub(super) return_address: i64,
     /// Whether it counts from rbp.
     pub(super) from_bp: bool,
     /// Registers that it pops on the way, and where.
-    pub(super) popped: [Option<(u8, u64)>; 8],
+    pub(super) popped: [Option<(u8, i64)>; 8],
 }
 
 impl CodeAround {
@@ -120,13 +121,20 @@ impl CodeAround {
         let mut code = self.after();
         loop {
             code = match code {
-                [0xc3, ..] | [0xf3 | 0xf2, 0xc3, ..] => return Some(left),
+                [0xc3, ..] | [0xf3 | 0xf2, 0xc3, ..] => return (left.return_address >= 0).then_some(left),
+                // A frame is set up and a function called before: the whole of a trampoline. A call through a register
+                // leaves the stack pointer, and what the callee must keep, as they were.
+                [0x48, 0x83, 0xec, immediate, rest @ ..] if *immediate < 0x80 => {
+                    left.return_address -= i64::from(*immediate);
+                    rest
+                }
+                [0xff, 0xd0..=0xd7, rest @ ..] => rest,
                 [0x48, 0x83, 0xc4, immediate, rest @ ..] if *immediate < 0x80 => {
-                    left.return_address += u64::from(*immediate);
+                    left.return_address += i64::from(*immediate);
                     rest
                 }
                 [0x48, 0x81, 0xc4, a, b, c, d, rest @ ..] if *d < 0x80 => {
-                    left.return_address += u64::from(u32::from_le_bytes([*a, *b, *c, *d]));
+                    left.return_address += i64::from(u32::from_le_bytes([*a, *b, *c, *d]));
                     rest
                 }
                 // leave: the stack pointer becomes rbp, then rbp is popped.
@@ -154,6 +162,10 @@ const DWARF_NUMBERS: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
 
 impl Epilogue {
     fn pop(&mut self, register: u8) -> Option<()> {
+        // What is not on the stack yet cannot be popped to somebody else's register.
+        if self.return_address < 0 {
+            return None;
+        }
         *self.popped.iter_mut().find(|slot| slot.is_none())? = Some((register, self.return_address));
         self.return_address += 8;
         Some(())
@@ -211,6 +223,11 @@ mod tests {
         let after = |bytes: &[u8]| around(&[], bytes).epilogue();
         let cpython = after(&[0x48, 0x83, 0xc4, 0x08, 0xc3]).unwrap();
         assert_eq!((cpython.return_address, cpython.from_bp, cpython.popped[0]), (8, false, None));
+        // The same trampoline at its call: `call *%rcx; add $8,%rsp; ret`, and at its first instruction.
+        let at_call = [0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3];
+        assert_eq!(after(&at_call), Some(cpython));
+        let at_start = after(&[&[0x48, 0x83, 0xec, 0x08][..], &at_call].concat()).unwrap();
+        assert_eq!(at_start.return_address, 0);
         let saved = after(&[0x48, 0x81, 0xc4, 0x00, 0x01, 0, 0, 0x5b, 0x5d, 0x41, 0x5c, 0xc3]).unwrap();
         assert_eq!(saved.return_address, 0x118);
         assert_eq!(saved.popped[..4], [Some((3, 0x100)), Some((6, 0x108)), Some((12, 0x110)), None]);

@@ -112,11 +112,11 @@ impl Walk<'_> {
     fn by_epilogue(&mut self, regs: &Registers, code: &CodeAround) -> Option<Registers> {
         let left = code.epilogue()?;
         let base = if left.from_bp { regs.bp()? } else { regs.sp() };
-        let at = base.checked_add(left.return_address)?;
+        let at = base.checked_add_signed(left.return_address)?;
         let return_address = self.stack.word(at).ok()?;
         let mut caller = self.caller(regs, return_address, at.checked_add(8)?)?;
         for (register, offset) in left.popped.into_iter().flatten() {
-            caller.set(register, self.stack.word(base.wrapping_add(offset)).ok());
+            caller.set(register, self.stack.word(base.wrapping_add_signed(offset)).ok());
         }
         Some(caller)
     }
