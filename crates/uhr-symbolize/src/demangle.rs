@@ -28,10 +28,11 @@ fn is_rust(name: &str) -> bool {
     if let Some(rest) = name.strip_prefix("_R") {
         return rest.starts_with(|first: char| first.is_ascii_uppercase());
     }
-    let core = name.split('.').next().unwrap_or(name);
-    let hash = core.strip_suffix('E').and_then(|core| core.get(core.len().checked_sub(19)?..));
-    let hash = hash.and_then(|hash| hash.strip_prefix("17h"));
-    name.starts_with("_ZN") && hash.is_some_and(|hash| hash.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    // Names of impls have dots inside (`core..fmt`); what compilers add behind the hash begins with one.
+    let Some((_, rest)) = name.rsplit_once("17h").filter(|_| name.starts_with("_ZN")) else { return false };
+    let (hash, end) = rest.split_at_checked(16).unwrap_or_default();
+    let ends_here = end.strip_prefix('E').is_some_and(|added| added.is_empty() || added.starts_with('.'));
+    ends_here && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 fn rust(name: &str) -> Option<String> {
@@ -75,6 +76,10 @@ mod tests {
             ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
             ("_ZN3std2io5Write9write_all17h0123456789abcdefE", "std::io::Write::write_all"),
             ("_ZN3std2io5Write9write_all17h0123456789abcdefE.llvm.1234", "std::io::Write::write_all"),
+            (
+                "_ZN47_$LT$shares..Digger$u20$as$u20$shares..Work$GT$4work17ha56e94e2fab62b64E",
+                "<shares::Digger as shares::Work>::work",
+            ),
             ("_ZN3foo3barEiPKc", "foo::bar(int, char const*)"),
             ("_ZN3foo3barEv.cold", "foo::bar() [clone .cold]"),
             (
