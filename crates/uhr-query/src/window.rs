@@ -109,7 +109,7 @@ pub(crate) fn duration_ns(text: &str) -> Option<u64> {
         _ => return None,
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    if fraction.is_empty() {
+    if number.is_empty() || fraction.is_empty() {
         return None;
     }
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };

@@ -10,7 +10,7 @@ mod stacks;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uhr_model::Metric;
-use uhr_recording::tables::{Frames, Locations, ModuleRow, Stacks};
+use uhr_recording::tables::{Frames, LocationRow, Locations, ModuleRow, Stacks};
 use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table};
 
 pub(crate) use code::{Code, Location, NONE};
@@ -46,15 +46,22 @@ impl Profile {
     /// # Errors
     /// [`QueryError::Recording`] if it cannot be read, [`QueryError::Damaged`] if it contradicts itself.
     pub fn load(recording: &Recording, names: Option<Finalized>) -> Result<Self, QueryError> {
+        let names = names.unwrap_or_default();
         let (stacks, (code, others)) = rayon::join(
             || columns::<Stacks>(recording, &["id", "parent", "frame"]),
-            || rayon::join(|| load_code(recording, names), || load_others(recording)),
+            || rayon::join(|| load_code(recording, names.locations), || load_others(recording)),
         );
         let (code, frames) = code?;
-        let (owners, observations) = others?;
+        let (owners, mut observations) = others?;
         let tree = StackTree::new(stacks?, frames)?;
-        let manifest = recording.manifest.clone();
-        let end_ns = manifest.window.end_ns.max(observations.last_ns()).max(manifest.window.start_ns);
+        observations.name_waits(&tree, &names.frame_waits);
+        let mut manifest = recording.manifest.clone();
+        manifest.notes.extend(names.notes);
+        let window = manifest.window;
+        let end_ns = match window.end_ns > window.start_ns {
+            true => window.end_ns,
+            false => observations.last_ns().max(window.start_ns),
+        };
         Ok(Self {
             path: recording.folder().to_string_lossy().into_owned(),
             manifest,
@@ -107,15 +114,14 @@ impl Profile {
     }
 }
 
-fn load_code(recording: &Recording, names: Option<Finalized>) -> Result<(Code, usize), QueryError> {
+fn load_code(recording: &Recording, names: Vec<LocationRow>) -> Result<(Code, usize), QueryError> {
     let frames = columns::<Frames>(recording, &["id", "mode", "module", "address"])?;
     let modules: Vec<ModuleRow> = recording.modules()?;
-    let locations = match names {
-        Some(names) => code::table_of(names.locations),
-        None if recording.has_parquet::<Locations>() => {
+    let locations = match names.is_empty() && recording.has_parquet::<Locations>() {
+        true => {
             columns(recording, &["frame", "depth", "function", "file", "line", "function_start", "mode"])?
         }
-        None => Locations::default(),
+        false => code::table_of(names),
     };
     Ok((Code::new(&frames, &locations, &modules)?, frames.id.len()))
 }

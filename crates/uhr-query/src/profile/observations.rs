@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use uhr_model::StackEnding;
+use uhr_model::{StackEnding, WaitKind};
 use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
-use uhr_recording::{Recording, Table, scale_weights};
+use uhr_recording::{Recording, Scale, Table, scale_weights};
 
+use super::StackTree;
 use crate::QueryError;
 
 /// The tables of observations.
@@ -62,17 +63,44 @@ impl Observations {
             }
         }
         scale_weights(&mut samples, threads, &fixed, &mut vec![0; threads.len()]);
-        let (off_cpu, faults, resident) = (recording.table()?, recording.table()?, recording.table()?);
+        let (off_cpu, mut faults, resident) =
+            (recording.table()?, recording.table::<Faults>()?, recording.table()?);
+        let sampled = faults.weight.iter().fold(0u64, |sum, weight| sum.saturating_add(*weight));
+        // What the kernel counted is known only when the capture has ended.
+        let counted = recording.manifest.ledger.faults.expected;
+        if counted > 0 {
+            Scale::new(sampled, counted).scale(&mut faults.weight);
+        }
         Ok(Self::Growing(Box::new(Growing { samples, off_cpu, faults, resident })))
     }
 
-    /// The time of the last thing that was seen, where the manifest does not say when the recording ended.
+    /// The end of the last thing that was seen, for a recording whose manifest does not say yet when it ended.
     pub(super) fn last_ns(&self) -> u64 {
         match self {
             Self::Finished(_) => 0,
             Self::Growing(tables) => {
-                let times = tables.samples.time_ns.iter().chain(&tables.off_cpu.end_ns);
-                times.chain(&tables.resident.time_ns).copied().max().map_or(0, |last| last.saturating_add(1))
+                let moments = tables.samples.time_ns.iter().chain(&tables.resident.time_ns);
+                let ends =
+                    moments.map(|time| time.saturating_add(1)).chain(tables.off_cpu.end_ns.iter().copied());
+                ends.max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Says what kind of wait an unfinished recording's rows are, where the kernel's functions on their stacks tell it
+    /// better than the system call did: what the finished form has in it.
+    pub(super) fn name_waits(&mut self, tree: &StackTree, of_frame: &[Option<WaitKind>]) {
+        let Self::Growing(tables) = self else { return };
+        let mut waits = vec![None; tree.len()];
+        for node in 1..tree.len() {
+            let above = waits[tree.parent[node] as usize];
+            waits[node] = of_frame.get(tree.frame[node] as usize).copied().flatten().or(above);
+        }
+        for (wait, &stack) in tables.off_cpu.wait.iter_mut().zip(&tables.off_cpu.stack) {
+            let vague = [WaitKind::Unknown, WaitKind::Other].iter().any(|kind| kind.code() == *wait);
+            let better = tree.node(stack).and_then(|node| waits[node as usize]);
+            if let (true, Some(kind)) = (vague, better) {
+                *wait = kind.code();
             }
         }
     }

@@ -147,12 +147,12 @@ mod tests {
 
     #[test]
     fn epochs_are_merged_and_put_in_order() {
-        // main; main c; main a; then main again with a b below.
-        let tree = tree(&[(0, 0), (1, 3), (1, 1), (0, 0), (4, 1), (5, 2)]).unwrap();
-        assert_eq!(tree.parent, [0, 0, 1, 1, 3]);
-        assert_eq!(tree.frame, [0, 0, 3, 1, 2]);
-        let nodes: Vec<_> = (0..7).map(|row| tree.node(row).unwrap()).collect();
-        assert_eq!(nodes, [0, 1, 2, 3, 1, 3, 4]);
+        // main; main c; main a; then main again with a b below; then another callee of the first main.
+        let tree = tree(&[(0, 0), (1, 3), (1, 1), (0, 0), (4, 1), (5, 2), (1, 4)]).unwrap();
+        assert_eq!(tree.parent, [0, 0, 1, 1, 3, 1]);
+        assert_eq!(tree.frame, [0, 0, 3, 1, 2, 4]);
+        let nodes: Vec<_> = (0..8).map(|row| tree.node(row).unwrap()).collect();
+        assert_eq!(nodes, [0, 1, 2, 3, 1, 3, 4, 5]);
     }
 
     #[test]
