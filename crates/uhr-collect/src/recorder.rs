@@ -268,6 +268,8 @@ impl Recorder {
             ..SampleLedger::default()
         };
         let rest = cpu.expected.saturating_sub(cpu.captured + cpu.lost);
+        cpu.too_short = rest.min(self.pipeline.tasks.too_short_ns / period_ns);
+        let rest = rest - cpu.too_short;
         if !granted.kernel_visible && rest > cpu.expected / 100 {
             cpu.not_visible = rest;
         } else {
@@ -400,17 +402,11 @@ fn take_in(pipeline: &mut Pipeline, target: &Target, now_ns: u64) {
     }
 }
 
-/// uhr's own CPU time and largest memory so far.
+/// uhr's own CPU time, that of ended threads included, and its largest memory so far.
 fn cost() -> UhrCost {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak_kb = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let pid = std::process::id();
-    let cpu_ns = procfs::threads(pid)
-        .into_iter()
-        .filter_map(|tid| procfs::schedstat(pid, tid))
-        .map(|(run, _)| run)
-        .sum();
-    UhrCost { cpu_ns, peak_memory_bytes: peak_kb.unwrap_or(0) * 1024 }
+    let peak_kb = status.lines().find_map(|line| {
+        line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    UhrCost { cpu_ns: procfs::own_cpu_ns(), peak_memory_bytes: peak_kb.unwrap_or(0) * 1024 }
 }

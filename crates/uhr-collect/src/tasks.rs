@@ -54,6 +54,8 @@ pub(crate) struct Tasks {
     pub(crate) inexact: u64,
     /// Time on CPU of all threads that ended.
     pub(crate) on_cpu_ns: u64,
+    /// The part of it that no sample caught, because the thread was too short.
+    pub(crate) too_short_ns: u64,
 }
 
 impl Tasks {
@@ -259,6 +261,9 @@ impl Tasks {
         thread.row.on_cpu_ns = on_cpu_ns;
         writer.push_thread(thread.row.clone());
         if let Some((ending, weight_ns)) = self.unsampled(thread.row.samples, on_cpu_ns) {
+            if ending == StackEnding::TooShortToSample {
+                self.too_short_ns += weight_ns;
+            }
             let (time_ns, thread) = (now_ns.saturating_sub(1), thread.row.id);
             writer.push_sample(SampleRow {
                 time_ns,

@@ -95,7 +95,7 @@ pub struct Settings {
     pub pids: Vec<u32>,
 }
 
-/// Where the samples of one kind went: `expected = captured + lost + throttled + not_visible + drift`. Of page faults, the
+/// Where the samples of one kind went: `expected = captured + lost + throttled + not_visible + too_short + drift`. Of page faults, the
 /// faults that samples stand for: the kernel takes every one up to a rate and then some, and the rest is `drift`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SampleLedger {
@@ -109,6 +109,9 @@ pub struct SampleLedger {
     pub throttled: u64,
     /// Moments in the kernel that this user may not see.
     pub not_visible: u64,
+    /// Those of threads too short for a sample; their exact time is counted.
+    #[serde(default)]
+    pub too_short: u64,
     /// The rest: the timer is set anew at every switch and runs late by a little.
     pub drift: u64,
 }
