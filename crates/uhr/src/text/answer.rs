@@ -3,7 +3,7 @@
 use uhr_query::Filters;
 use uhr_query::answers::{Coverage, MetricTotal, RecordingSummary, Shown};
 
-use super::clean::clean;
+use super::clean::{clean, width};
 use super::quantity;
 use super::wrap::{hang, wrap};
 use crate::terminal::Terminal;
@@ -42,6 +42,7 @@ pub(crate) fn head(
 fn samples_of(metric: &str) -> &'static str {
     match metric {
         "off-cpu" | "runqueue" => "wait",
+        "page-faults" => "fault sample",
         _ => "sample",
     }
 }
@@ -75,16 +76,17 @@ fn filters_in_words(filters: &Filters) -> Option<String> {
 }
 
 /// What the answer rests on, and the notes.
-pub(crate) fn coverage(coverage: &Coverage, terminal: Terminal) -> Vec<String> {
-    let mut lines: Vec<String> =
-        wrap(&coverage_in_words(coverage), terminal.width).iter().map(|line| terminal.dim(line)).collect();
+pub(crate) fn coverage(coverage: &Coverage, metric: &str, terminal: Terminal) -> Vec<String> {
+    let words = coverage_in_words(coverage, samples_of(metric));
+    let mut lines: Vec<String> = wrap(&words, terminal.width).iter().map(|line| terminal.dim(line)).collect();
     for note in &coverage.notes {
         lines.extend(hang("note: ", note, terminal.width));
     }
     lines
 }
 
-fn coverage_in_words(coverage: &Coverage) -> String {
+/// Empty where nothing was expected and nothing came, as of memory, which is polled.
+fn coverage_in_words(coverage: &Coverage, noun: &str) -> String {
     let count = |value: u64| quantity::count(value as f64);
     let mut parts = Vec::new();
     if coverage.expected > 0 {
@@ -100,12 +102,12 @@ fn coverage_in_words(coverage: &Coverage) -> String {
             .collect();
         let missing = if missing.is_empty() { String::new() } else { format!(" ({})", missing.join(", ")) };
         parts.push(format!(
-            "rests on {} of {} expected samples{missing}",
+            "rests on {} of {}{missing}",
             count(coverage.captured),
-            count(coverage.expected)
+            plural(coverage.expected, &format!("expected {noun}"))
         ));
-    } else {
-        parts.push(format!("rests on {}", plural(coverage.captured, "sample")));
+    } else if coverage.captured > 0 {
+        parts.push(format!("rests on {}", plural(coverage.captured, noun)));
     }
     if coverage.captured > 0 {
         let reasons: Vec<String> =
@@ -146,12 +148,27 @@ pub(crate) fn next(commands: &[String], terminal: Terminal) -> Vec<String> {
     commands.iter().map(|command| format!("{label} {}", clean(command))).collect()
 }
 
-/// A share with its interval, or with `±?` where the interval says nothing.
-pub(crate) fn interval(share: f64, interval: [f64; 2], note: Option<&'static str>) -> String {
+/// A share with its interval, as rows have it: the share, the interval, and why the interval says nothing.
+pub(crate) type Share = (f64, [f64; 2], Option<&'static str>);
+
+/// Parts of time are what intervals are made from, so they have none, and nobody misses it.
+const WITHOUT_INTERVAL: &str = "by-time";
+
+/// A share with its interval, or with `±?` where that says nothing.
+pub(crate) fn interval((share, interval, note): Share) -> String {
     match note {
+        Some(WITHOUT_INTERVAL) => quantity::share(share),
         Some(_) => format!("{} ±?", quantity::share(share)),
         None => quantity::share_with_interval(share, interval),
     }
+}
+
+/// The shares of a column, padded so that their percent signs stand below each other.
+pub(crate) fn share_cells(shares: impl Iterator<Item = Share>) -> Vec<String> {
+    let cells: Vec<String> = shares.map(interval).collect();
+    let behind = |cell: &str| cell.find('±').map_or(0, |at| 1 + width(&cell[at..]));
+    let widest = cells.iter().map(|cell| behind(cell)).max().unwrap_or(0);
+    cells.into_iter().map(|cell| format!("{cell}{}", " ".repeat(widest - behind(&cell)))).collect()
 }
 
 /// What `±?` means, where a row has it.
@@ -161,6 +178,7 @@ pub(crate) fn interval_notes(
 ) -> Vec<String> {
     let notes: std::collections::BTreeSet<&str> = notes.flatten().collect();
     let sentence = |note: &str| match note {
+        WITHOUT_INTERVAL => String::new(),
         "few-samples" => "±?: too few samples to say how sure a share is".to_owned(),
         "long-phases" => "±?: the program changed too slowly to say how sure a share is".to_owned(),
         other => format!("±?: {other}"),
@@ -184,11 +202,19 @@ mod tests {
         };
         value.truncated.insert("no-unwind-info".to_owned(), 40);
         assert_eq!(
-            coverage_in_words(&value),
+            coverage_in_words(&value, "sample"),
             "rests on 9,902 of 9,990 expected samples (88 lost); 99.5 % of stacks whole (cut: no-unwind-info 40); \
              98.0 % named"
         );
-        assert_eq!(coverage_in_words(&Coverage::default()), "rests on 0 samples");
+        assert_eq!(coverage_in_words(&Coverage::default(), "sample"), "");
+    }
+
+    #[test]
+    fn percent_signs_stand_below_each_other() {
+        let shares =
+            [(0.4, [0.39, 0.41], None), (0.0, [0.0, 0.0], None), (0.1, [0.0, 1.0], Some("few-samples"))];
+        assert_eq!(share_cells(shares.into_iter()), ["40.0 % ±1.0", "0 %     ", "10.0 % ±?  "]);
+        assert_eq!(share_cells([(0.2, [0.0, 1.0], Some("by-time"))].into_iter()), ["20.0 %"]);
     }
 
     #[test]

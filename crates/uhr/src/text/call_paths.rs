@@ -27,7 +27,7 @@ pub(crate) fn lines(paths: &CallPathsAnswer, terminal: Terminal) -> Vec<String> 
     }
     lines.push(String::new());
     lines.extend(answer::shown(&paths.shown));
-    lines.extend(answer::coverage(&paths.coverage, terminal));
+    lines.extend(answer::coverage(&paths.coverage, &paths.metric.name, terminal));
     lines.extend(answer::next(&paths.next, terminal));
     lines
 }
@@ -45,7 +45,7 @@ fn function_in_words(paths: &CallPathsAnswer) -> String {
         "{what} {name}: self {} ({}), with callees {} ({})",
         quantity::share(totals.self_share),
         quantity::value(totals.own as f64, unit),
-        answer::interval(totals.total_share, totals.total_share_ci95, totals.interval_note),
+        answer::interval((totals.total_share, totals.total_share_ci95, totals.interval_note)),
         quantity::value(totals.total as f64, unit),
     )
 }
@@ -59,13 +59,16 @@ fn tree(rows: &[TreeRow], unit: &str) -> Table {
         (Column::Name, "function"),
         (Column::Path, "module"),
     ]);
-    for row in rows {
+    let shares = answer::share_cells(
+        rows.iter().map(|row| (row.total_share, row.total_share_ci95, row.interval_note)),
+    );
+    for (row, share) in rows.iter().zip(shares) {
         // Past a depth that fits a line the number says more than blanks.
         let depth = usize::try_from(row.depth).unwrap_or(usize::MAX);
         let indent = if depth <= 16 { "  ".repeat(depth) } else { format!("{}{depth}: ", "  ".repeat(16)) };
         let cell = |dimension| row.key.get(dimension).map(ToString::to_string).unwrap_or_default();
         table.row([
-            answer::interval(row.total_share, row.total_share_ci95, row.interval_note),
+            share,
             quantity::value(row.total as f64, unit),
             quantity::share(row.self_share),
             format!("{indent}{}", cell(Dimension::Function)),
@@ -76,7 +79,7 @@ fn tree(rows: &[TreeRow], unit: &str) -> Table {
 }
 
 fn path(row: &PathRow, unit: &str, terminal: Terminal) -> Vec<String> {
-    let share = answer::interval(row.self_share, row.self_share_ci95, row.interval_note);
+    let share = answer::interval((row.self_share, row.self_share_ci95, row.interval_note));
     let first = format!("{share:>12}  {:>8}  ", quantity::value(row.own as f64, unit));
     let mut names = row.path.clone();
     if let Some(after) =

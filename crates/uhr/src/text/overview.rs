@@ -174,7 +174,7 @@ fn trust(trust: &Trust, terminal: Terminal) -> Vec<String> {
     );
     let mut lines = vec![String::new(), terminal.bold("How far to trust it")];
     let narrower = Terminal { width: terminal.width.saturating_sub(2), ..terminal };
-    lines.extend(answer::coverage(&trust.coverage, narrower).iter().map(|line| format!("  {line}")));
+    lines.extend(answer::coverage(&trust.coverage, "cpu", narrower).iter().map(|line| format!("  {line}")));
     lines.extend(wrap(&sentence, narrower.width).iter().map(|line| format!("  {}", terminal.dim(line))));
     lines
 }

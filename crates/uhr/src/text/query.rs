@@ -26,7 +26,7 @@ pub(crate) fn lines(query: &QueryAnswer, detail: Detail, terminal: Terminal) -> 
     }
     lines.push(String::new());
     lines.extend(answer::shown(&query.shown));
-    lines.extend(answer::coverage(&query.coverage, terminal));
+    lines.extend(answer::coverage(&query.coverage, &query.metric.name, terminal));
     lines.extend(answer::next(&query.next, terminal));
     lines
 }
@@ -51,31 +51,32 @@ fn counted(query: &QueryAnswer, rows: &[CountedRow], detail: Detail) -> Table {
     }
     columns.extend(dimensions.iter().map(|&dimension| (column_of(dimension), dimension.name())));
     let mut table = Table::new(columns);
-    for row in rows {
-        table.row(numbers(row, unit, has_total, full).into_iter().chain(key_cells(&row.key, &dimensions)));
+    let own =
+        answer::share_cells(rows.iter().map(|row| (row.self_share, row.self_share_ci95, row.interval_note)));
+    let total = answer::share_cells(
+        rows.iter().map(|row| (row.total_share, row.total_share_ci95, row.interval_note)),
+    );
+    for ((row, own), total) in rows.iter().zip(own).zip(total) {
+        let mut cells = vec![own, quantity::value(row.own as f64, unit)];
+        if has_total {
+            cells.push(total);
+        }
+        if full && has_total {
+            cells.extend([
+                quantity::value(row.total as f64, unit),
+                count(row.self_samples),
+                count(row.total_samples),
+            ]);
+        } else if full {
+            cells.push(count(row.self_samples));
+        }
+        table.row(cells.into_iter().chain(key_cells(&row.key, &dimensions)));
     }
     table
 }
 
-fn numbers(row: &CountedRow, unit: &str, has_total: bool, full: bool) -> Vec<String> {
-    let samples = |samples: u64| quantity::count(samples as f64);
-    let mut cells = vec![
-        answer::interval(row.self_share, row.self_share_ci95, row.interval_note),
-        quantity::value(row.own as f64, unit),
-    ];
-    if has_total {
-        cells.push(answer::interval(row.total_share, row.total_share_ci95, row.interval_note));
-    }
-    if full && has_total {
-        cells.extend([
-            quantity::value(row.total as f64, unit),
-            samples(row.self_samples),
-            samples(row.total_samples),
-        ]);
-    } else if full {
-        cells.push(samples(row.self_samples));
-    }
-    cells
+fn count(count: u64) -> String {
+    quantity::count(count as f64)
 }
 
 fn resident(rows: &[ResidentBytes]) -> Table {

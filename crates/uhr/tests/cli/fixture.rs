@@ -147,6 +147,7 @@ fn manifest() -> Manifest {
     manifest.state = State::Captured;
     manifest.ledger.cpu =
         SampleLedger { expected: 1_010, captured: 1_000, lost: 10, ..SampleLedger::default() };
+    manifest.ledger.faults = SampleLedger { expected: 120, captured: 120, ..SampleLedger::default() };
     manifest
 }
 
