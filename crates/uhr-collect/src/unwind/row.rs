@@ -96,7 +96,7 @@ impl Row {
     }
 
     /// The caller's registers. A saved register that cannot be read becomes unknown; only the return address must be
-    /// found. (Near a function's end rows often name slots below the stack pointer, which were popped already.)
+    /// found.
     pub(super) fn step(&self, regs: &Registers, stack: &mut StackWords<'_>) -> Result<Step, Miss> {
         if self.ends_the_stack() {
             return Ok(Step::First);
@@ -115,6 +115,13 @@ impl Row {
         caller.set(RIP, Some(return_address));
         caller.set(RSP, Some(cfa));
         for (register, place) in &self.saved {
+            // Compilers go on naming the slot of a register that was popped. A slot below the stack pointer holds
+            // nothing any more, and the register has its old value already.
+            if let Saved::AtCfa(offset) = place
+                && cfa.wrapping_add_signed(*offset) < regs.sp()
+            {
+                continue;
+            }
             match place.value(cfa, regs, stack) {
                 Ok(value) => caller.set(*register, Some(value)),
                 Err(miss) if *register == RSP => return Err(miss),

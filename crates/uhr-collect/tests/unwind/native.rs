@@ -179,30 +179,49 @@ fn a_handler_on_a_stack_that_was_copied_without_the_interrupted_one() {
     assert_eq!(moment.ending, StackEnding::CopyTooShort);
 }
 
-#[test]
-fn every_instruction_of_calls_through_stubs() {
+/// Single steps through calls, stubs, prologues and epilogues, with every register that a callee must keep in use.
+fn every_instruction(flags: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
         #include <stdlib.h>
         volatile int sink = 1;
         __attribute__((noinline)) int leaf(int x) { return x * 3 + sink; }
-        __attribute__((noinline)) int work(int x) { int r = leaf(x); r += abs(r) + atoi("17"); return r + leaf(r); }
-        int main(void) { for (;;) sink += work(sink); }
+        __attribute__((noinline)) int work(int x) {
+            int a = leaf(x), b = abs(a), c = leaf(b), d = leaf(c), e = leaf(d), f = leaf(e);
+            return a + b * c + d * e + f + atoi("17"); }
+        __attribute__((noinline)) int caller(int x) { char b[x & 15]; b[0] = 1; return work(x) + b[0]; }
+        int main(void) { for (;;) sink += caller(sink | 1); }
     "#;
-    let program =
-        compile(folder.path(), &["gcc", "-O2", "-fno-builtin", "-Wl,-z,lazy"], "stubs.c", source, "stubs");
-    let mut target = Target::run(&mut Command::new(program));
+    let command: Vec<&str> =
+        ["gcc", "-O2", "-fno-builtin", "-Wl,-z,lazy"].iter().chain(flags).copied().collect();
+    let mut target =
+        Target::run(&mut Command::new(compile(folder.path(), &command, "steps.c", source, "steps")));
     target.stop_in("work");
-    for step in 0..600 {
+    for step in 0..800 {
         let regs = target.step();
         let moment = target.unwind(regs, 16 << 10);
         assert_eq!(moment.ending, StackEnding::Complete, "step {step}: {moment:#?}");
         let main = moment.names.iter().position(|name| name == "main").unwrap();
         assert_eq!(moment.names[main + 1..], LIBC_START, "step {step}");
-        let in_work = moment.names[..main].iter().filter(|name| *name == "work").count();
-        let expected = usize::from(main > 0);
-        assert_eq!(in_work, expected, "step {step}: {:?}", moment.names);
+        let inner = &moment.names[..main];
+        let whole = match inner {
+            [] => true,
+            [.., caller] if inner.len() == 1 => caller == "caller",
+            [.., work, caller] => work == "work" && caller == "caller",
+            _ => false,
+        };
+        assert!(whole, "step {step}: {inner:?}");
     }
+}
+
+#[test]
+fn every_instruction_of_calls_through_stubs() {
+    every_instruction(&["-fomit-frame-pointer"]);
+}
+
+#[test]
+fn every_instruction_with_frame_pointers() {
+    every_instruction(&["-fno-omit-frame-pointer"]);
 }
 
 #[test]

@@ -105,8 +105,8 @@ fn go_with_and_without_debug_information() {
         func outer(x int) int { return inner(x+1) + x }
         func main() { if outer(sink) == 3 { time.Sleep(1) } }
     "#;
+    let folder = tempfile::tempdir().unwrap();
     for flags in ["", "-s -w"] {
-        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("g.go"), source).unwrap();
         let mut build = Command::new(&go);
         build.current_dir(&folder).env("GOCACHE", folder.path().join("cache")).env("GOFLAGS", "-mod=mod");
