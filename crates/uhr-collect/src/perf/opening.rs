@@ -177,7 +177,8 @@ impl Opening<'_> {
         let rings = self.session.open_rings();
         let granted = &mut self.session.granted;
         granted.rings = rings;
-        if granted.ring_bytes < wished {
+        // An ordinary user's half or quarter still holds what a reader leaves there in its longest pause.
+        if granted.ring_bytes * 8 <= wished {
             let bytes = granted.ring_bytes;
             granted.limitations.push(Limitation::RingsShrunk { wished, bytes });
         }
