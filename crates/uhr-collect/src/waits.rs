@@ -1,8 +1,8 @@
 //! When a thread ran and when it did not: one small state machine a thread, fed by switch records.
 
 use uhr_model::{StackEnding, StackId, WaitKind};
-use uhr_recording::RecordingWriter;
 use uhr_recording::tables::OffCpuRow;
+use uhr_recording::{RecordingWriter, length_class};
 
 /// Waits of one thread with the same stack and kind that begin in the same part of this length become one row, so that
 /// a program with 100,000 waits a second stays readable. Longer waits are always rows of their own.
@@ -148,6 +148,7 @@ impl ThreadTime {
             start_ns: self.since_ns,
             end_ns: now_ns,
             duration_ns,
+            weight_ns: duration_ns,
             count: 1,
             thread: self.thread,
             stack: of.stack.0,
@@ -170,13 +171,15 @@ impl ThreadTime {
             self.merged.drain(..).for_each(|row| writer.push_off_cpu(row));
         }
         let alike = self.merged.iter_mut().find(|old| {
-            (old.stack, old.ending, old.runnable, old.wait, old.syscall)
-                == (row.stack, row.ending, row.runnable, row.wait, row.syscall)
+            let class = length_class(old.duration_ns / u64::from(old.count));
+            (old.stack, old.ending, old.runnable, old.wait, old.syscall, class)
+                == (row.stack, row.ending, row.runnable, row.wait, row.syscall, length_class(row.duration_ns))
         });
         match alike {
             Some(old) => {
                 old.end_ns = row.end_ns;
                 old.duration_ns += row.duration_ns;
+                old.weight_ns = old.duration_ns;
                 old.count += 1;
             }
             None => self.merged.push(row),

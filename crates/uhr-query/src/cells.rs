@@ -252,6 +252,7 @@ fn count_off_cpu(profile: &Profile, metric: Metric, slots: Slots) -> Result<Vec<
         "start_ns",
         "end_ns",
         "duration_ns",
+        "weight_ns",
         "count",
         "thread",
         "stack",
@@ -261,7 +262,13 @@ fn count_off_cpu(profile: &Profile, metric: Metric, slots: Slots) -> Result<Vec<
         "syscall",
     ];
     profile.observations.read(COLUMNS, |rows: &OffCpu, range| {
-        let lengths = [rows.end_ns.len(), rows.duration_ns.len(), rows.count.len(), rows.thread.len()];
+        let lengths = [
+            rows.end_ns.len(),
+            rows.duration_ns.len(),
+            rows.weight_ns.len(),
+            rows.count.len(),
+            rows.thread.len(),
+        ];
         let more =
             [rows.stack.len(), rows.ending.len(), rows.runnable.len(), rows.wait.len(), rows.syscall.len()];
         whole("offcpu", rows.start_ns.len(), &[&lengths[..], &more[..]].concat())?;
@@ -279,6 +286,7 @@ fn count_off_cpu(profile: &Profile, metric: Metric, slots: Slots) -> Result<Vec<
                     start: rows.start_ns[row],
                     end: rows.end_ns[row],
                     duration: rows.duration_ns[row],
+                    weight: rows.weight_ns[row],
                     count: rows.count[row],
                 };
                 let tag = Tag { source, ending, kind, syscall };
@@ -289,21 +297,22 @@ fn count_off_cpu(profile: &Profile, metric: Metric, slots: Slots) -> Result<Vec<
     })
 }
 
-/// Time off CPU: `duration` of the nanoseconds from `start` to `end`, in `count` waits.
+/// Time off CPU: `duration` of the nanoseconds from `start` to `end`, in `count` waits, which stand for `weight`.
 #[derive(Clone, Copy)]
 struct Span {
     start: u64,
     end: u64,
     duration: u64,
+    weight: u64,
     count: u32,
 }
 
 impl Span {
-    /// The part of the duration that lies before `time`, in proportion. Whole numbers that add up whatever the cuts.
+    /// The part of the weight that lies before `time`, in proportion. Whole numbers that add up whatever the cuts.
     fn before(self, time: u64) -> u64 {
         let length = self.end - self.start;
         let part = time.clamp(self.start, self.end) - self.start;
-        (u128::from(self.duration) * u128::from(part) / u128::from(length.max(1))) as u64
+        (u128::from(self.weight) * u128::from(part) / u128::from(length.max(1))) as u64
     }
 }
 

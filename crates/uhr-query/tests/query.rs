@@ -292,6 +292,7 @@ fn merged_waits_share_their_time_over_the_windows_they_lie_in() {
         start_ns: START,
         end_ns: START + 90 * MS,
         duration_ns: 30 * MS + 1,
+        weight_ns: 30 * MS + 1,
         count: 7,
         thread: main,
         stack,
@@ -440,6 +441,7 @@ fn coverage_follows_processes_threads_and_time_only() {
     (0..60).for_each(|at| planted.sample(at, one, &["main"]));
     (0..20).for_each(|at| planted.sample_ending(at, two, &["work"], StackEnding::NoUnwindInfo));
     planted.manifest.ledger.cpu = uhr_recording::SampleLedger {
+        too_short: 0,
         expected: 90,
         captured: 80,
         lost: 7,

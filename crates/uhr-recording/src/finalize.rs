@@ -26,6 +26,7 @@ use crate::tables::{
     Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples,
     StackRow, Stacks, ThreadRow, Threads,
 };
+use crate::wait_shares::WaitShares;
 use crate::writer::write_manifest;
 
 type FxMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
@@ -63,6 +64,11 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         module.symbols = symbols;
     }
     let node_waits = remap.waits(&names.frame_waits);
+    let mut wait_shares = WaitShares::default();
+    recording.read_batches::<OffCpu>(|rows| {
+        wait_shares.learn(&rows);
+        Ok(())
+    })?;
     let mut sampled = 0u64;
     recording.read_batches::<Faults>(|rows| {
         sampled = rows.weight.iter().fold(sampled, |sum, weight| sum.saturating_add(*weight));
@@ -76,6 +82,7 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         copy::<OffCpu>(recording, |rows| {
             renumber(&mut rows.stack);
             name_waits(rows, &node_waits);
+            wait_shares.apply(rows);
         })?,
         copy::<Faults>(recording, |rows| {
             renumber(&mut rows.stack);

@@ -15,6 +15,7 @@ mod manifest;
 mod reader;
 mod stream;
 pub mod tables;
+mod wait_shares;
 mod writer;
 
 pub use columns::{Column, ColumnDoc, Table};
@@ -24,4 +25,5 @@ pub use manifest::{
     Clock, Host, Ledger, MachineLoad, Manifest, SampleLedger, Settings, State, UhrCost, Window, new_id,
 };
 pub use reader::{Recording, Torn};
+pub use wait_shares::{WaitShares, length_class};
 pub use writer::RecordingWriter;

@@ -29,7 +29,10 @@ table! {
         end_ns: u64,
         /// How long it did not run, in all: `end_ns - start_ns` where `count` is 1.
         duration_ns: u64,
-        /// How many waits the row stands for.
+        /// Time that the row stands for. Where only some waits had their stack taken, those stand for all of the same
+        /// thread and length; what has no stack and no such likeness stands for itself.
+        weight_ns: u64,
+        /// How many waits the row is made of.
         count: u32,
         /// Row of `threads`.
         thread: u32,

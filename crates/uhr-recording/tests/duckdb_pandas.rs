@@ -55,6 +55,7 @@ fn write_recording(folder: &Path) {
         start_ns: 50,
         end_ns: 2_000_000_050,
         duration_ns: 2_000_000_000,
+        weight_ns: 2_000_000_000,
         count: 1,
         thread: 0,
         stack: 2,

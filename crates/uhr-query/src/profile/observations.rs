@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use uhr_model::{StackEnding, WaitKind};
 use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
-use uhr_recording::{Recording, Scale, Table, scale_weights};
+use uhr_recording::{Recording, Scale, Table, WaitShares, scale_weights};
 
 use super::StackTree;
 use crate::QueryError;
@@ -63,8 +63,11 @@ impl Observations {
             }
         }
         scale_weights(&mut samples, threads, &fixed, &mut vec![0; threads.len()]);
-        let (off_cpu, mut faults, resident) =
-            (recording.table()?, recording.table::<Faults>()?, recording.table()?);
+        let (mut off_cpu, mut faults, resident) =
+            (recording.table::<OffCpu>()?, recording.table::<Faults>()?, recording.table()?);
+        let mut shares = WaitShares::default();
+        shares.learn(&off_cpu);
+        shares.apply(&mut off_cpu);
         let sampled = faults.weight.iter().fold(0u64, |sum, weight| sum.saturating_add(*weight));
         // What the kernel counted is known only when the capture has ended.
         let counted = recording.manifest.ledger.faults.expected;

@@ -237,6 +237,7 @@ impl Planted {
             start_ns: START + from_ms * MS,
             end_ns: START + to_ms * MS,
             duration_ns: (to_ms - from_ms) * MS,
+            weight_ns: (to_ms - from_ms) * MS,
             count: 1,
             thread,
             stack,

@@ -239,6 +239,7 @@ fn write_observations(writer: &mut RecordingWriter) {
             start_ns: START_NS + second * SECOND,
             end_ns: START_NS + second * SECOND + 900_000_000,
             duration_ns: 900_000_000,
+            weight_ns: 900_000_000,
             count: 1,
             thread: 1,
             stack: 6,
