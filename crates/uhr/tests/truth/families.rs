@@ -1,0 +1,41 @@
+//! Processes and threads under their names: renamed, forked, executed one after the other under one pid.
+
+use crate::harness::{Place, Who, assert_near, number, row, rows};
+
+fn family_is_right(who: Who) {
+    let place = Place::new();
+    let program = place.c("family.c", &[]);
+    let Some(recorded) = place.record(who, "rec", &[], &[&program]).or_skip() else { return };
+    let truth = recorded.truth();
+    let by_name = recorded.ask("query --group-by thread-name --limit 100");
+    for (name, burned) in [("alpha worker", 0.25e9), ("beta worker", 0.25e9), ("renamed child", 0.2e9)] {
+        assert_near(name, number(row(&by_name, "thread-name", name), "self"), burned, 0.04);
+    }
+    let by_process = recorded.ask("query --group-by process --limit 100");
+    let of = |pid: &str| {
+        let pid = number(&truth, pid);
+        let rows =
+            rows(&by_process).iter().filter(move |row| row["key"]["process"]["pid"].as_f64() == Some(pid));
+        rows.map(|row| (row["key"]["process"]["name"].as_str().unwrap(), number(row, "self")))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("pid").len(), 1, "{by_process:#}");
+    assert_eq!(of("renamed")[0].0, "renamed child");
+    let chain = of("chain");
+    assert!(chain.iter().any(|(name, _)| *name == "sh"), "the shell in between: {by_process:#}");
+    let mut burned: Vec<f64> = chain.iter().filter(|(name, _)| *name == "family").map(|row| row.1).collect();
+    burned.sort_by(f64::total_cmp);
+    assert_eq!(burned.len(), 2, "one row before and one after the execs: {by_process:#}");
+    assert_near("before the execs", burned[0], 0.15e9, 0.04);
+    assert_near("after the execs", burned[1], 0.2e9, 0.04);
+}
+
+#[test]
+fn names_forks_and_execs() {
+    family_is_right(Who::Us);
+}
+
+#[test]
+fn names_forks_and_execs_as_an_ordinary_user() {
+    family_is_right(Who::Ordinary);
+}

@@ -1,0 +1,22 @@
+//! Ground truth for the whole command: programs that burn, sleep, wait and touch memory in known amounts, and measure
+//! themselves while they do. What `uhr` answers about them is held against what they say, never against its own words.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod agreement;
+mod damaged;
+mod endings;
+mod families;
+mod faults;
+mod harness;
+mod hostile_names;
+mod interrupts;
+mod intervals;
+mod jit;
+mod languages;
+mod native;
+mod shares;
+mod short_lives;
+mod statuses;
+mod unprivileged;
+mod waits;

@@ -1,0 +1,36 @@
+/* Threads or children that are too short to be sampled one by one, and the kernel's account of them all.
+   short threads N | short children N */
+#include "planted.h"
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+NOINLINE void brief(uint64_t ns) {
+    uint64_t end = cpu_ns() + ns, x = 1;
+    do for (int i = 0; i < 20000; i++) STEP(x); while (cpu_ns() < end);
+}
+static void *thread(void *of) { brief(300000); return of; }
+static uint64_t used(int who) {
+    struct rusage u;
+    getrusage(who, &u);
+    return ((uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000u + (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec)) * 1000u;
+}
+
+int main(int argc, char **argv) {
+    int children = argc > 1 && !strcmp(argv[1], "children");
+    int count = argc > 2 ? atoi(argv[2]) : 200;
+    for (int i = 0; i < count; i++) {
+        if (children) {
+            pid_t child = fork();
+            if (child == 0) { brief(200000); _exit(0); }
+            waitpid(child, 0, 0);
+        } else {
+            pthread_t one;
+            pthread_create(&one, 0, thread, 0);
+            pthread_join(one, 0);
+        }
+    }
+    printf("{\"cpu_ns\": %llu}\n", (unsigned long long)(used(RUSAGE_SELF) + used(RUSAGE_CHILDREN)));
+    return 0;
+}
