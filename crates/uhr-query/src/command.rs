@@ -12,6 +12,11 @@ impl Command {
         Self(format!("uhr {verb} {}", quoted(recording)))
     }
 
+    /// Nothing but what is added.
+    pub(crate) fn empty() -> Self {
+        Self(String::new())
+    }
+
     /// Adds `--FLAG VALUE`.
     pub(crate) fn with(mut self, flag: &str, value: &str) -> Self {
         // A value that begins with a dash would be taken for a flag.

@@ -55,6 +55,13 @@ impl GroupBy {
         Self { dimensions: vec![dimension], time_step_ns: None, words: vec![dimension.name().to_owned()] }
     }
 
+    /// Programs and their functions.
+    pub(crate) fn command_and_function() -> Self {
+        let dimensions = vec![Dimension::Command, Dimension::Function];
+        let words = dimensions.iter().map(|one| one.name().to_owned()).collect();
+        Self { dimensions, time_step_ns: None, words }
+    }
+
     /// The dimensions, in order.
     pub fn dimensions(&self) -> &[Dimension] {
         &self.dimensions
@@ -127,7 +134,7 @@ pub(crate) struct FrameKeys {
 }
 
 /// Endings that stand for time without a stack, and come first among the keys, behind the empty stack.
-const MARKERS: [StackEnding; 3] =
+pub(crate) const MARKERS: [StackEnding; 3] =
     [StackEnding::TooShortToSample, StackEnding::KernelNotVisible, StackEnding::NotSampled];
 
 impl FrameKeys {

@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod answers;
+mod call_paths;
+mod call_tree;
 mod cells;
 pub mod collapsed;
 mod command;
@@ -17,6 +19,8 @@ pub mod flamegraph;
 mod group;
 mod membership;
 mod names;
+mod overview;
+mod picture;
 mod profile;
 mod query;
 mod question;
@@ -26,9 +30,12 @@ mod select;
 mod statistics;
 mod window;
 
+pub use call_paths::call_paths;
 pub use error::QueryError;
 pub use filter::Filters;
 pub use group::GroupBy;
+pub use overview::overview;
+pub use picture::{CollapsedStacks, Picture, collapsed, flame_tree};
 pub use profile::Profile;
 pub use query::query;
 pub use question::{DEFAULT_LIMIT, Question};

@@ -159,7 +159,7 @@ const FRAMELESS: usize = 4;
 
 /// For each sample key, the sums by leaf node in the order of nodes; time without a frame as negative numbers would be:
 /// its key counted down from the largest number.
-fn sums_by_key_and_node(
+pub(crate) fn sums_by_key_and_node(
     cells: &Cells,
     selection: &Selection,
     keys: &SampleKeys,

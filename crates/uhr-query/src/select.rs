@@ -50,13 +50,19 @@ impl Selection {
             Some("mode") if kernel_only => Markers::Kernel,
             Some(_) => Markers::None,
         };
-        Ok(Self {
-            range,
-            threads: threads(profile, metric, filters)?,
-            visible: visible(profile, metric, filters)?,
-            leaves: leaves(profile, metric, filters, &modes)?,
-            markers,
-        })
+        let leaves = leaves(profile, metric, filters, &modes)?;
+        let mut selection =
+            Self { range, threads: threads(profile, metric, filters)?, visible: None, leaves, markers };
+        for text in &filters.under {
+            // Each counts on the whole stack; what is below all of them is visible.
+            let visible = selection.visible.take();
+            selection = selection.under(profile, &functions(profile, metric, text)?);
+            if let (Some(before), Some(now)) = (visible, &mut selection.visible) {
+                now.iter_mut().zip(before).for_each(|(now, before)| *now = (*now).min(before));
+            }
+        }
+        selection.markers = markers;
+        Ok(selection)
     }
 
     /// The whole recording.
@@ -65,16 +71,40 @@ impl Selection {
         Self { range, threads: None, visible: None, leaves: None, markers: Markers::All }
     }
 
-    /// Keeps only stacks that a function is in, and of these all that was visible before.
-    pub(crate) fn only_within(&mut self, profile: &Profile, functions: &FxHashSet<u32>) {
-        let mut within = vec![false; profile.tree.len()];
-        for node in 1..profile.tree.len() {
-            let is_one = |location: &Location| functions.contains(&location.function);
-            within[node] = within[profile.tree.parent[node] as usize]
-                || self.visible_locations(profile, node as u32).iter().any(is_one);
-        }
-        self.leaves = Some((0..within.len()).map(|node| within[node] && self.may_be_leaf(node)).collect());
+    /// Keeps only stacks that one of the functions is in, as far as they were visible.
+    pub(crate) fn within(mut self, profile: &Profile, functions: &FxHashSet<u32>) -> Self {
+        let below = self.below(profile, functions);
+        self.leaves = Some((0..below.len()).map(|node| below[node] > 0 && self.may_be_leaf(node)).collect());
         self.markers = Markers::None;
+        self
+    }
+
+    /// Keeps only what lies at or below the outermost visible call of one of the functions.
+    pub(crate) fn under(mut self, profile: &Profile, functions: &FxHashSet<u32>) -> Self {
+        let below = self.below(profile, functions);
+        self.visible = Some(match self.visible.take() {
+            None => below,
+            Some(visible) => visible.into_iter().zip(below).map(|(a, b)| a.min(b)).collect(),
+        });
+        self.markers = Markers::None;
+        self
+    }
+
+    /// For each node, how many of its innermost locations lie at or below the outermost visible call of one of the
+    /// functions.
+    pub(crate) fn below(&self, profile: &Profile, functions: &FxHashSet<u32>) -> Vec<u32> {
+        let tree = &profile.tree;
+        let mut below = vec![0u32; tree.len()];
+        for node in 1..tree.len() {
+            below[node] = if below[tree.parent[node] as usize] > 0 {
+                u32::MAX
+            } else {
+                let locations = self.visible_locations(profile, node as u32);
+                let outermost = locations.iter().rposition(|one| functions.contains(&one.function));
+                outermost.map_or(0, |at| at as u32 + 1)
+            };
+        }
+        below
     }
 
     /// Whether the thread is part of it.
@@ -170,35 +200,6 @@ fn named<'a>(
             let parts: FxHashSet<&str> = names.clone().filter(|name| name.contains(text)).collect();
             (parts.len() == 1).then(|| names.map(|name| parts.contains(name)).collect())
         })
-}
-
-/// The part of each stack that lies below the outermost of each `--under` function.
-fn visible(profile: &Profile, metric: Metric, filters: &Filters) -> Result<Option<Vec<u32>>, QueryError> {
-    let mut all: Option<Vec<u32>> = None;
-    for text in &filters.under {
-        let one = below(profile, &functions(profile, metric, text)?);
-        all = Some(match all {
-            None => one,
-            Some(all) => all.into_iter().zip(one).map(|(a, b)| a.min(b)).collect(),
-        });
-    }
-    Ok(all)
-}
-
-/// For each node, how many of its innermost locations lie at or below the outermost call of one of the functions.
-pub(crate) fn below(profile: &Profile, functions: &FxHashSet<u32>) -> Vec<u32> {
-    let tree = &profile.tree;
-    let mut below = vec![0u32; tree.len()];
-    for node in 1..tree.len() {
-        below[node] = if below[tree.parent[node] as usize] > 0 {
-            u32::MAX
-        } else {
-            let locations = profile.code.of(tree.frame[node]);
-            let outermost = locations.iter().rposition(|one| functions.contains(&one.function));
-            outermost.map_or(0, |at| at as u32 + 1)
-        };
-    }
-    below
 }
 
 fn leaves(

@@ -1,0 +1,142 @@
+//! `uhr overview`: computing or waiting? on what? how big? can it be trusted? The parts are put together here; what
+//! each says is in a file of its own.
+
+mod activity;
+mod machine;
+mod top;
+
+use uhr_model::Metric;
+
+use crate::QueryError;
+use crate::answers::{Activity, KeyValue, Memory, OverviewAnswer, OverviewRequest, Trust, Verdict, rounded};
+use crate::cells::Cells;
+use crate::coverage::coverage;
+use crate::filter::Filters;
+use crate::profile::Profile;
+use crate::question::Question;
+use crate::resident;
+use crate::select::Selection;
+use crate::window::Slots;
+
+/// Rows of each list.
+const ROWS: usize = 5;
+/// Rows below this share are left out.
+const LEAST_SHARE: f64 = 0.01;
+
+/// Answers what a recording holds.
+///
+/// # Errors
+/// [`QueryError`]: a filter does not fit, or the recording is damaged.
+pub fn overview(
+    profile: &Profile,
+    filters: &Filters,
+    whole_names: bool,
+) -> Result<OverviewAnswer, QueryError> {
+    let question = Question { filters: filters.clone(), limit: ROWS, whole_names, ..Question::default() };
+    let selection = Selection::new(profile, Metric::Cpu, filters)?;
+    let slots = Slots::blocks(selection.range);
+    let count = |metric| profile.cells(metric, slots);
+    let (cpu, off_cpu) = (count(Metric::Cpu)?, count(Metric::OffCpu)?);
+    let (runqueue, faults) = (count(Metric::Runqueue)?, count(Metric::PageFaults)?);
+    let times = activity::Times::new(profile, &selection, [&*cpu, &*off_cpu, &*runqueue]);
+    let activity = times.activity(profile);
+    let top = top::cpu(profile, &question, &selection, &cpu);
+    let waits = top::waits(profile, &question, &selection, &off_cpu);
+    let memory = memory(profile, &selection, whole_names)?;
+    let machine = machine::machine(profile, &activity);
+    let next = next(&Found { profile, question: &question, activity: &activity, top: &top, memory: &memory });
+    Ok(OverviewAnswer {
+        schema: "uhr.overview/1",
+        ok: true,
+        recording: profile.summary(),
+        request: OverviewRequest { filters: filters.clone() },
+        processes: times.processes(profile, ROWS, whole_names),
+        activity,
+        cpu: top,
+        waits,
+        memory,
+        faults: top::faults(profile, &question, &selection, &faults),
+        machine,
+        trust: trust(profile, filters, &cpu, &selection),
+        next,
+    })
+}
+
+fn memory(profile: &Profile, selection: &Selection, whole_names: bool) -> Result<Vec<Memory>, QueryError> {
+    let growth = resident::growth(profile, selection, selection.range)?;
+    let largest = growth.first().map_or(0, |(_, _, peak, _)| *peak);
+    let rows =
+        growth.into_iter().take(ROWS).filter(|(_, _, peak, _)| *peak as f64 >= largest as f64 * LEAST_SHARE);
+    let row = |(process, first, peak, last): (u32, u64, u64, u64)| Memory {
+        key: crate::answers::Key(vec![(
+            uhr_model::Dimension::Process,
+            profile.owners.process_key(process as usize, whole_names),
+        )]),
+        first,
+        peak,
+        last,
+        growth: i64::try_from(i128::from(last) - i128::from(first)).unwrap_or(i64::MAX),
+    };
+    Ok(rows.map(row).collect())
+}
+
+fn trust(profile: &Profile, filters: &Filters, cpu: &Cells, selection: &Selection) -> Trust {
+    let manifest = &profile.manifest;
+    let length = (profile.end_ns - profile.start_ns()).max(1);
+    Trust {
+        coverage: coverage(profile, Metric::Cpu, filters, cpu, selection),
+        kernel_visible: manifest.settings.kernel_visible,
+        unwind: manifest.settings.unwind.clone(),
+        frequency_hz: u64::from(manifest.settings.frequency_hz),
+        records_lost: manifest.ledger.records_lost,
+        uhr_cpu_share: rounded(manifest.cost.cpu_ns as f64 / length as f64),
+        uhr_peak_memory_bytes: manifest.cost.peak_memory_bytes,
+    }
+}
+
+/// What was found, as far as it decides what to ask next.
+struct Found<'a> {
+    profile: &'a Profile,
+    question: &'a Question,
+    activity: &'a Activity,
+    top: &'a crate::answers::Top,
+    memory: &'a [Memory],
+}
+
+/// Memory that grew by this many bytes, and by a fifth, is worth a question.
+const NOTABLE_GROWTH: i64 = 16 << 20;
+
+fn next(found: &Found<'_>) -> Vec<String> {
+    let about = |metric| Question { metric, ..found.question.clone() };
+    let query = |metric, by: &str| about(metric).command("query", found.profile).with("group-by", by).text();
+    let hottest =
+        found.top.functions.iter().find_map(|row| match row.key.get(uhr_model::Dimension::Function) {
+            Some(KeyValue::Text(name)) if !name.starts_with('[') => Some(name),
+            _ => None,
+        });
+    let cpu = query(Metric::Cpu, "function");
+    let waits = query(Metric::OffCpu, "wait,function");
+    let mut next = match found.activity.verdict {
+        Verdict::Computing | Verdict::Mixed | Verdict::Nothing => vec![cpu],
+        Verdict::Waiting => vec![waits.clone()],
+        Verdict::Starved => vec![query(Metric::Runqueue, "thread"), cpu],
+    };
+    if let Some(name) = hottest
+        && found.activity.verdict != Verdict::Waiting
+    {
+        next.push(about(Metric::Cpu).command("call-paths", found.profile).with("function", name).text());
+    }
+    let grew = |row: &Memory| row.growth >= NOTABLE_GROWTH && row.growth as u64 >= row.peak / 5;
+    if found.memory.iter().any(grew) {
+        next.push(query(Metric::PageFaults, "region,function"));
+    }
+    if found.top.processes.len() > 1 {
+        next.push(query(Metric::Cpu, "process"));
+    }
+    next.push(match found.activity.verdict {
+        Verdict::Waiting => query(Metric::Cpu, "function"),
+        _ => waits,
+    });
+    next.truncate(3);
+    next
+}

@@ -1,0 +1,120 @@
+//! The largest rows of each kind.
+
+use rustc_hash::FxHashMap;
+use uhr_model::{Dimension, FrameMode, Metric, StackEnding};
+
+use super::{LEAST_SHARE, ROWS};
+use crate::answers::{Faults, Key, KeyValue, OverviewRow, Top, Waits, share};
+use crate::cells::Cells;
+use crate::group::{FrameKey, FrameKeys, GroupBy, MARKERS, Words, compare};
+use crate::profile::{Location, NONE, Profile};
+use crate::query::Page;
+use crate::question::Question;
+use crate::rollup::{Amount, Grouped, node_sums};
+use crate::select::Selection;
+
+/// Where CPU time went.
+pub(super) fn cpu(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Top {
+    let by = |dimension| rows(profile, question, selection, cells, dimension);
+    let (processes, total) = by(Dimension::Process);
+    Top {
+        total_ns: total.weight,
+        processes,
+        threads: by(Dimension::Thread).0,
+        modes: by(Dimension::Mode).0,
+        modules: by(Dimension::Module).0,
+        functions: by(Dimension::Function).0,
+    }
+}
+
+/// What threads waited for.
+pub(super) fn waits(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Waits {
+    let question = Question { metric: Metric::OffCpu, ..question.clone() };
+    let by = |dimension| rows(profile, &question, selection, cells, dimension);
+    let (kinds, total) = by(Dimension::Wait);
+    Waits {
+        total_ns: total.weight,
+        count: total.samples,
+        kinds,
+        syscalls: by(Dimension::Syscall).0,
+        functions: callers_of_kernel(profile, &question, selection, cells),
+    }
+}
+
+/// Page faults by kind of memory and by function.
+pub(super) fn faults(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Faults {
+    let question = Question { metric: Metric::PageFaults, ..question.clone() };
+    let by = |dimension| rows(profile, &question, selection, cells, dimension);
+    let (regions, total) = by(Dimension::Region);
+    Faults { total: total.weight, regions, functions: by(Dimension::Function).0 }
+}
+
+fn rows(
+    profile: &Profile,
+    question: &Question,
+    selection: &Selection,
+    cells: &Cells,
+    dimension: Dimension,
+) -> (Vec<OverviewRow>, Amount) {
+    let group = GroupBy::one(dimension);
+    let grouped = Grouped::new(profile, cells, selection, &group);
+    // By self here, whatever the filters: the parts of an overview add up.
+    let question = Question { filters: crate::Filters::default(), ..question.clone() };
+    let page = Page::of(profile, &question, &group, cells, &grouped);
+    let whole = grouped.total.weight;
+    let rows = page.keys.into_iter().zip(&page.rows);
+    (large(rows.map(|(key, row)| (key, row.2.own)), whole), grouped.total)
+}
+
+fn large(rows: impl Iterator<Item = (Key, u64)>, whole: u64) -> Vec<OverviewRow> {
+    rows.map(|(key, own)| OverviewRow { key, own, self_share: share(own, whole) })
+        .filter(|row| row.own > 0 && row.self_share >= LEAST_SHARE)
+        .take(ROWS)
+        .collect()
+}
+
+/// The functions that wait: of each stack the innermost one that is not in the kernel. The kernel's own last function
+/// is the same for almost every wait.
+fn callers_of_kernel(
+    profile: &Profile,
+    question: &Question,
+    selection: &Selection,
+    cells: &Cells,
+) -> Vec<OverviewRow> {
+    let sums = node_sums(profile, cells, selection);
+    let nodes = profile.tree.len();
+    let mut inner: Vec<Option<Location>> = vec![None; nodes];
+    let mut by_function: FxHashMap<Option<u32>, Amount> = FxHashMap::default();
+    for node in 1..nodes {
+        let locations = selection.visible_locations(profile, node as u32);
+        let user = locations.iter().find(|location| location.mode != FrameMode::Kernel).copied();
+        inner[node] = user.or(inner[profile.tree.parent[node] as usize]);
+        by_function.entry(inner[node].map(|location| location.function)).or_default().add(sums[node]);
+    }
+    let words = Words { profile, slots: cells.slots, whole_names: question.whole_names };
+    let dimensions = [Dimension::Function];
+    let key = |frame| words.key(&dimensions, None, Some(frame));
+    let like = |function| Location { function, file: NONE, line: NONE, mode: FrameMode::User };
+    let in_kernel = || {
+        let kernel = KeyValue::from("[kernel]");
+        Key(vec![(Dimension::Function, kernel.clone()), (Dimension::Module, kernel)])
+    };
+    let mut rows: Vec<(Key, u64)> = by_function
+        .into_iter()
+        .map(|(function, amount)| match function {
+            Some(function) => (key(FrameKey::Like(like(function))), amount.weight),
+            None => (in_kernel(), amount.weight),
+        })
+        .collect();
+    rows.push((key(FrameKey::NoFrame), sums[nodes].weight));
+    for ending in MARKERS {
+        rows.push((key(FrameKey::Marker(ending)), frameless(&sums[nodes..], ending)));
+    }
+    rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| compare(&a.0, &b.0)));
+    let whole = sums.iter().map(|amount| amount.weight).fold(0, u64::saturating_add);
+    large(rows.into_iter(), whole)
+}
+
+fn frameless(sums: &[Amount], ending: StackEnding) -> u64 {
+    sums.get(FrameKeys::without_frame(ending) as usize).map_or(0, |amount| amount.weight)
+}
