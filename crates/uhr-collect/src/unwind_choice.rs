@@ -130,7 +130,9 @@ mod tests {
     fn frame_pointers_must_be_in_every_module() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("p.c");
-        std::fs::write(&source, "int f(int x){char b[900];__builtin_memset(b,x,900);return b[x&31];}int main(int c,char**v){return f(c)+f(c+1);}").unwrap();
+        let text = "int f(int x) { volatile char b[900]; for (int i = 0; i < 900; i++) b[i] = x; return b[x & 31]; }\n\
+                    int main(int c, char **v) { return f(c) + f(c + 1); }\n";
+        std::fs::write(&source, text).unwrap();
         let build = |flag: &str| {
             let out = folder.path().join(flag);
             let built = std::process::Command::new("gcc")
