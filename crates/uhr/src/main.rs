@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod failure;
 mod finish;
+mod new_file;
 mod opening;
 mod output;
 mod terminal;

@@ -38,14 +38,6 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) under: Vec<String>,
 
-    /// Only this process, by pid or by name
-    #[arg(long, value_name = "PROCESS")]
-    pub(crate) process: Vec<String>,
-
-    /// Only this thread, by tid or by name
-    #[arg(long, value_name = "THREAD")]
-    pub(crate) thread: Vec<String>,
-
     /// Only samples whose leaf is this kind of code
     #[arg(long, value_name = "MODE", value_parser = mode())]
     pub(crate) mode: Vec<FrameMode>,
@@ -53,6 +45,22 @@ pub(crate) struct Filters {
     /// Only samples whose leaf is in this file, by path or by name
     #[arg(long, value_name = "MODULE")]
     pub(crate) module: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) part: Part,
+}
+
+/// Which processes, threads and time count.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct Part {
+    /// Only this process, by pid or by name
+    #[arg(long, value_name = "PROCESS")]
+    pub(crate) process: Vec<String>,
+
+    /// Only this thread, by tid or by name
+    #[arg(long, value_name = "THREAD")]
+    pub(crate) thread: Vec<String>,
 
     /// Only from this moment on: an RFC 3339 stamp, 1.5s after the start, or -2s before the end
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -90,6 +98,19 @@ pub(crate) enum Detail {
     Full,
 }
 
+impl Part {
+    /// As filters of a question.
+    pub(crate) fn filters(&self) -> uhr_query::Filters {
+        uhr_query::Filters {
+            process: self.process.clone(),
+            thread: self.thread.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            ..uhr_query::Filters::default()
+        }
+    }
+}
+
 impl Filters {
     /// The question about this part of a recording. `function` is the leaf's, for the commands that have that filter.
     pub(crate) fn question(&self, function: &[String], shown: Option<&Shown>) -> Question {
@@ -98,10 +119,7 @@ impl Filters {
             function: function.to_vec(),
             module: self.module.clone(),
             mode: self.mode.iter().map(|mode| mode.name().to_owned()).collect(),
-            process: self.process.clone(),
-            thread: self.thread.clone(),
-            from: self.from.clone(),
-            to: self.to.clone(),
+            ..self.part.filters()
         };
         let mut question = Question { metric: self.metric, filters, ..Question::default() };
         if let Some(shown) = shown {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use filters::{About, Detail, Filters, Form, Shown};
+pub(crate) use filters::{About, Detail, Filters, Form, Part, Shown};
 pub(crate) use record::{RecordArgs, Unwind};
 
 /// See where a program's time and memory go.
@@ -137,6 +137,13 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct OverviewArgs {
     #[command(flatten)]
     pub(crate) about: About,
+
+    #[command(flatten)]
+    pub(crate) part: Part,
+
+    /// `full`: names at any length
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Detail::Brief)]
+    pub(crate) detail: Detail,
 }
 
 /// Arguments of `uhr query`.
@@ -196,6 +203,10 @@ pub(crate) struct FlamegraphArgs {
     /// The SVG file to make; it must not exist. Without it the SVG goes to the standard output
     #[arg(short, long, value_name = "FILE", required_if_eq("json", "true"))]
     pub(crate) output: Option<PathBuf>,
+
+    /// Begin with the leaves: who calls what costs most
+    #[arg(long)]
+    pub(crate) inverted: bool,
 
     /// Draw callers above callees. The picture can be flipped in the browser too, with the key i
     #[arg(long)]

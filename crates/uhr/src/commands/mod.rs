@@ -3,8 +3,12 @@
 //! A command succeeds with an exit status of its own only where the contract has one (`record` passes on that of the
 //! recorded command); everything that goes wrong is an error, and `main` makes words and a status of it.
 
+mod call_paths;
 mod doctor;
+mod export;
+mod flamegraph;
 mod man;
+mod overview;
 mod query;
 mod record;
 mod schema;
@@ -23,11 +27,14 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Record(args) => return record::run(&args),
         Command::Doctor(args) => doctor::run(&args)?,
+        Command::Overview(args) => overview::run(&args)?,
         Command::Query(args) => query::run(&args)?,
+        Command::CallPaths(args) => call_paths::run(&args)?,
+        Command::Flamegraph(args) => flamegraph::run(&args)?,
+        Command::Export(args) => export::run(&args)?,
         Command::Schema(args) => schema::run(&args)?,
         Command::Completions(args) => man::completions(&args)?,
         Command::Man(args) => man::page(&args)?,
-        _ => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -128,14 +128,19 @@ fn largest(coverage: &Coverage) -> impl Iterator<Item = (&str, u64)> {
     reasons.into_iter().filter(|(_, samples)| *samples > 0).take(3)
 }
 
-/// Which rows these are, if not all, and how to see the others. The command stands on one line, to be copied.
-pub(crate) fn shown(shown: &Shown) -> Vec<String> {
+/// Which rows these are, if not all, and how to see the others. The command stands on one line, to be copied. The share
+/// that the rows stand for is told where their self values are what they are about.
+pub(crate) fn shown(shown: &Shown, with_share: bool) -> Vec<String> {
     if shown.rows == shown.of && shown.more.is_none() {
         return Vec::new();
     }
-    let share = quantity::share(shown.self_share);
     let count = |value: u64| quantity::count(value as f64);
-    let line = format!("{} of {} rows, {share} of the total", count(shown.rows), count(shown.of));
+    let share = if with_share {
+        format!(", {} of the total", quantity::share(shown.self_share))
+    } else {
+        String::new()
+    };
+    let line = format!("{} of {} rows{share}", count(shown.rows), count(shown.of));
     match &shown.more {
         Some(more) => vec![format!("{line}; more: {}", clean(more))],
         None => vec![line],

@@ -4,10 +4,9 @@ use uhr_model::Dimension;
 use uhr_query::answers::{CallPathsAnswer, Direction, PathRow, Paths, TreeRow};
 
 use super::table::{Column, Table};
-use super::wrap::{hang, wrap};
+use super::wrap::{hang_items, wrap};
 use super::{answer, quantity};
 use crate::terminal::Terminal;
-use crate::text::clean::width;
 
 /// The answer's lines.
 pub(crate) fn lines(paths: &CallPathsAnswer, terminal: Terminal) -> Vec<String> {
@@ -15,18 +14,21 @@ pub(crate) fn lines(paths: &CallPathsAnswer, terminal: Terminal) -> Vec<String> 
     lines.extend(wrap(&function_in_words(paths), terminal.width));
     lines.push(String::new());
     let unit = paths.metric.unit.as_str();
-    match &paths.rows {
+    let notes = match &paths.rows {
         Paths::Tree(rows) => {
-            lines.extend(tree(rows, unit).lines(terminal, 0));
-            lines.extend(answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal));
+            lines.extend(tree(rows, paths.request.direction, unit).lines(terminal, 0));
+            answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal)
         }
         Paths::Whole(rows) => {
-            lines.extend(rows.iter().flat_map(|row| path(row, unit, terminal)));
-            lines.extend(answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal));
+            let shares = rows.iter().map(|row| (row.self_share, row.self_share_ci95, row.interval_note));
+            let shares = answer::share_cells(shares);
+            lines.extend(rows.iter().zip(shares).flat_map(|(row, share)| path(row, &share, unit, terminal)));
+            answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal)
         }
-    }
+    };
+    lines.extend(notes);
     lines.push(String::new());
-    lines.extend(answer::shown(&paths.shown));
+    lines.extend(answer::shown(&paths.shown, paths.request.direction == Direction::Paths));
     lines.extend(answer::coverage(&paths.coverage, &paths.metric.name, terminal));
     lines.extend(answer::next(&paths.next, terminal));
     lines
@@ -50,45 +52,41 @@ fn function_in_words(paths: &CallPathsAnswer) -> String {
     )
 }
 
-fn tree(rows: &[TreeRow], unit: &str) -> Table {
+fn tree(rows: &[TreeRow], direction: Direction, unit: &str) -> Table {
     let amount = if unit == "ns" { "time" } else { unit };
-    let mut table = Table::new([
-        (Column::Number, "total"),
-        (Column::Extra, amount),
-        (Column::Extra, "self"),
-        (Column::Name, "function"),
-        (Column::Path, "module"),
-    ]);
-    let shares = answer::share_cells(
-        rows.iter().map(|row| (row.total_share, row.total_share_ci95, row.interval_note)),
-    );
-    for (row, share) in rows.iter().zip(shares) {
-        // Past a depth that fits a line the number says more than blanks.
-        let depth = usize::try_from(row.depth).unwrap_or(usize::MAX);
-        let indent = if depth <= 16 { "  ".repeat(depth) } else { format!("{}{depth}: ", "  ".repeat(16)) };
+    // Of callers `self` is what has no further caller: nothing that one looks for.
+    let has_own = direction == Direction::Callees;
+    let own_column = has_own.then_some((Column::Extra, "self"));
+    let columns = [(Column::Number, "total"), (Column::Extra, amount)].into_iter().chain(own_column);
+    let mut table = Table::new(columns.chain([(Column::Name, "function"), (Column::Name, "module")]));
+    let shares = rows.iter().map(|row| (row.total_share, row.total_share_ci95, row.interval_note));
+    for (row, share) in rows.iter().zip(answer::share_cells(shares)) {
         let cell = |dimension| row.key.get(dimension).map(ToString::to_string).unwrap_or_default();
-        table.row([
-            share,
-            quantity::value(row.total as f64, unit),
-            quantity::share(row.self_share),
-            format!("{indent}{}", cell(Dimension::Function)),
-            cell(Dimension::Module),
-        ]);
+        let numbers = [share, quantity::value(row.total as f64, unit)].into_iter();
+        let own = has_own.then(|| quantity::share(row.self_share));
+        let names = [format!("{}{}", indent(row.depth), cell(Dimension::Function)), cell(Dimension::Module)];
+        table.row(numbers.chain(own).chain(names));
     }
     table
 }
 
-fn path(row: &PathRow, unit: &str, terminal: Terminal) -> Vec<String> {
-    let share = answer::interval((row.self_share, row.self_share_ci95, row.interval_note));
+/// Past a depth that leaves room for names, the number says more than blanks.
+fn indent(depth: u64) -> String {
+    const DEEPEST: usize = 24;
+    match usize::try_from(depth) {
+        Ok(depth) if depth <= DEEPEST => " ".repeat(depth),
+        _ => format!("{}{depth}: ", " ".repeat(DEEPEST)),
+    }
+}
+
+fn path(row: &PathRow, share: &str, unit: &str, terminal: Terminal) -> Vec<String> {
     let first = format!("{share:>12}  {:>8}  ", quantity::value(row.own as f64, unit));
     let mut names = row.path.clone();
-    if let Some(after) =
-        row.omitted_after.and_then(|after| usize::try_from(after).ok()).filter(|&at| at <= names.len())
-    {
+    let gap = row.omitted_after.and_then(|after| usize::try_from(after).ok()).filter(|&at| at <= names.len());
+    if let Some(after) = gap {
         names.insert(after, format!("… {} more …", row.omitted));
     }
-    debug_assert!(width(&first) < terminal.width, "the narrowest terminal has room for the numbers");
-    hang(&first, &names.join(" → "), terminal.width)
+    hang_items(&first, &names, " → ", terminal.width)
 }
 
 fn name_of(key: &uhr_query::answers::Key) -> String {

@@ -8,3 +8,4 @@ pub(crate) mod quantity;
 pub(crate) mod query;
 pub(crate) mod table;
 pub(crate) mod wrap;
+pub(crate) mod written;

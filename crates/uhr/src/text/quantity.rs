@@ -47,8 +47,10 @@ pub(crate) fn count(count: f64) -> String {
 /// A share of one as per cent: `45.6 %`, `0.02 %`, `<0.01 %`.
 pub(crate) fn share(share: f64) -> String {
     let percent = share * 100.0;
+    if percent == 0.0 {
+        return "0 %".to_owned();
+    }
     match percent {
-        p if p == 0.0 => "0 %".to_owned(),
         p if p < 0.01 => "<0.01 %".to_owned(),
         p if p < 0.095 => format!("{p:.2} %"),
         // Not rounded up to a whole that it is not.

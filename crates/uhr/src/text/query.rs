@@ -25,7 +25,7 @@ pub(crate) fn lines(query: &QueryAnswer, detail: Detail, terminal: Terminal) -> 
         Rows::Resident(rows) => lines.extend(resident(rows).lines(page, 0)),
     }
     lines.push(String::new());
-    lines.extend(answer::shown(&query.shown));
+    lines.extend(answer::shown(&query.shown, matches!(query.rows, Rows::Counted(_))));
     lines.extend(answer::coverage(&query.coverage, &query.metric.name, terminal));
     lines.extend(answer::next(&query.next, terminal));
     lines
@@ -105,22 +105,27 @@ fn dimensions<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<Dimension> {
 
 fn column_of(dimension: Dimension) -> Column {
     match dimension {
-        Dimension::Module | Dimension::File => Column::Path,
+        Dimension::File => Column::Path,
         Dimension::Line | Dimension::Time => Column::Number,
         _ => Column::Name,
     }
 }
 
 fn key_cells<'a>(key: &'a Key, dimensions: &'a [Dimension]) -> impl Iterator<Item = String> + 'a {
-    dimensions.iter().map(|&dimension| key.get(dimension).map(key_cell).unwrap_or_default())
+    dimensions.iter().map(|&dimension| match (dimension, key.get(dimension)) {
+        // Whose file is unknown has no line either: once is enough.
+        (Dimension::Line, Some(KeyValue::Unknown)) | (_, None) => String::new(),
+        (_, Some(value)) => key_cell(value),
+    })
 }
 
 /// A key as a cell.
 pub(crate) fn key_cell(value: &KeyValue) -> String {
     match value {
         KeyValue::Process { start_s: Some(start), .. } | KeyValue::Thread { start_s: Some(start), .. } => {
-            format!("{value} from {start} s")
+            format!("{value} from {}", quantity::time(start * 1e9))
         }
+        KeyValue::Seconds(seconds) => quantity::time(seconds * 1e9),
         _ => value.to_string(),
     }
 }

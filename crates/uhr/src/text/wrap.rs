@@ -1,20 +1,24 @@
 //! Sentences broken into lines.
 
-use super::clean::{clean, width};
+use super::clean::{clean, cut_end, width};
 
 /// The sentence in lines of at most `columns`, broken at blanks. A word that is longer has a line of its own.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let text = clean(text);
+    fill(clean(text).split_whitespace(), " ", columns)
+}
+
+/// Items in lines of at most `columns`, none of them broken; between them stands `joint`.
+fn fill<'a>(items: impl Iterator<Item = &'a str>, joint: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() && width(&line) + 1 + width(word) > columns {
-            lines.push(std::mem::take(&mut line));
-        }
+    for item in items {
         if !line.is_empty() {
-            line.push(' ');
+            line.push_str(joint);
+            if width(&line) + width(item) > columns {
+                lines.push(std::mem::take(&mut line).trim_end().to_owned());
+            }
         }
-        line.push_str(word);
+        line.push_str(item);
     }
     if !line.is_empty() {
         lines.push(line);
@@ -24,13 +28,26 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
 
 /// The sentence behind `first` on its first line, and behind as many blanks on the others.
 pub(crate) fn hang(first: &str, text: &str, columns: usize) -> Vec<String> {
-    let indent = width(first);
-    let wrapped = wrap(text, columns.saturating_sub(indent).max(20));
-    let begin = |at: usize| if at == 0 { first.to_owned() } else { " ".repeat(indent) };
-    if wrapped.is_empty() {
+    behind(first, wrap(text, room(first, columns)))
+}
+
+/// The same for items such as the functions of a path, which are not broken unless one fills a line.
+pub(crate) fn hang_items(first: &str, items: &[String], joint: &str, columns: usize) -> Vec<String> {
+    let room = room(first, columns);
+    let items: Vec<String> = items.iter().map(|item| cut_end(&clean(item), room).into_owned()).collect();
+    behind(first, fill(items.iter().map(String::as_str), joint, room))
+}
+
+fn room(first: &str, columns: usize) -> usize {
+    columns.saturating_sub(width(first)).max(20)
+}
+
+fn behind(first: &str, lines: Vec<String>) -> Vec<String> {
+    if lines.is_empty() {
         return vec![first.trim_end().to_owned()];
     }
-    wrapped.iter().enumerate().map(|(at, line)| format!("{}{line}", begin(at))).collect()
+    let begin = |at: usize| if at == 0 { first.to_owned() } else { " ".repeat(width(first)) };
+    lines.iter().enumerate().map(|(at, line)| format!("{}{line}", begin(at))).collect()
 }
 
 #[cfg(test)]

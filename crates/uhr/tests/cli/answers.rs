@@ -84,7 +84,7 @@ fn what_comes_next_runs() {
         let answer = fixture.run(&args).json();
         let next =
             answer.get("next").unwrap_or(&answer["error"]["next"]).as_array().cloned().unwrap_or_default();
-        let more = answer["shown"]["more"].as_str().map(|more| Value::from(more));
+        let more = answer["shown"]["more"].as_str().map(Value::from);
         for command in next.into_iter().chain(more) {
             let words = words(&fixture, command.as_str().unwrap());
             assert_eq!(words[0], "uhr", "{command}");

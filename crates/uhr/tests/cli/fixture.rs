@@ -20,8 +20,11 @@ const REALTIME_NS: u64 = 1_793_968_496_123_000_000;
 const START_NS: u64 = 5_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Names of the frames, in the order of their ids: function, module, file, line.
-const FRAMES: &[(&str, u32, Option<(&str, u32)>)] = &[
+/// A function, its module, and its file and line.
+type Frame = (&'static str, u32, Option<(&'static str, u32)>);
+
+/// The frames with a name, in the order of their ids.
+const FRAMES: &[Frame] = &[
     ("main", 0, Some(("/src/main.c", 40))),
     ("parse_json", 0, Some(("/src/parse.c", 12))),
     ("lex", 0, Some(("/src/parse.c", 90))),

@@ -1,6 +1,7 @@
 //! The command line as a user meets it: the built binary, over a recording made by hand.
 
-#![allow(missing_docs, unreachable_pub, reason = "a test")]
+#![allow(missing_docs, unreachable_pub, reason = "nobody uses a test from outside")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
 mod answers;
 mod doctor;

@@ -71,6 +71,12 @@ fn call_paths() {
 }
 
 #[test]
+fn what_was_written() {
+    golden("flamegraph", &["flamegraph", "rec", "-o", "cpu.svg"], 100);
+    golden("export", &["export", "rec", "--format", "collapsed", "-o", "stacks.txt"], 100);
+}
+
+#[test]
 fn default_answers_are_short() {
     let fixture = Fixture::new();
     for args in [&["overview", "rec"][..], &["query", "rec"], &["call-paths", "rec", "--function", "lex"]] {
