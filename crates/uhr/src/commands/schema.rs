@@ -7,6 +7,7 @@ use serde_json::Value;
 use uhr_query::answers;
 
 use super::doctor::{DoctorAnswer, SCHEMA as DOCTOR};
+use super::record::RecordAnswer;
 use crate::args::SchemaArgs;
 use crate::failure::{Exit, Failure};
 
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
 }
 
 fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = answers::NAMES.iter().copied().chain([DOCTOR]).collect();
+    let mut names: Vec<_> = answers::NAMES.iter().copied().chain([DOCTOR, RecordAnswer::SCHEMA]).collect();
     names.sort_unstable();
     names
 }
@@ -36,6 +37,7 @@ fn names() -> Vec<&'static str> {
 fn find(name: &str) -> Option<Value> {
     match name {
         DOCTOR | "doctor" => Some(answers::schema_of::<DoctorAnswer>(DOCTOR)),
+        RecordAnswer::SCHEMA | "record" => Some(answers::schema_of::<RecordAnswer>(RecordAnswer::SCHEMA)),
         _ => answers::schema(name),
     }
 }

@@ -3,6 +3,7 @@
 mod account;
 mod ending;
 mod output_folder;
+mod progress;
 mod summary;
 
 use std::path::Path;
@@ -12,13 +13,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use uhr_collect::child::{HeldChild, RunningChild, find_program};
 use uhr_collect::{Captured, CollectError, Interrupts, Options, Recorder, Target, UnwindChoice};
-use uhr_recording::Manifest;
+use uhr_recording::{Manifest, RecordingError};
 
 use crate::args::{RecordArgs, Unwind};
 use crate::failure::{Exit, Failure};
 use crate::finish;
 
 use ending::{Ending, Reason};
+use progress::Progress;
+pub(crate) use summary::RecordAnswer;
 
 /// Records what the arguments name. The status is the recorded command's, or 0.
 ///
@@ -39,8 +42,13 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
     if args.command.is_empty() {
         let target = if args.all { Target::Machine } else { Target::Processes(args.pid.clone()) };
         let mut recorder = Recorder::start(&options(args, target), &folder).map_err(failure)?;
-        let result = recorder.run(&mut || ending.go_on());
-        let manifest = conclude(recorder, result, &folder, args)?;
+        let mut progress = Progress::new();
+        let result = recorder.run(&mut || {
+            progress.tick();
+            ending.go_on()
+        });
+        progress.clear();
+        let manifest = conclude(recorder, result, &folder)?;
         return summary::report(args, &folder, &manifest, None).map(|()| 0);
     }
     let held = HeldChild::fork(&args.command, user.as_ref()).map_err(failure)?;
@@ -61,7 +69,7 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
         status.is_none() && ending.go_on()
     });
     ending.tell(&child);
-    let manifest = conclude(recorder, result, &folder, args);
+    let manifest = conclude(recorder, result, &folder);
     let status = match status {
         Some(status) => status,
         None => wait_for(&mut child, &mut ending)?,
@@ -84,12 +92,7 @@ fn options(args: &RecordArgs, target: Target) -> Options {
 }
 
 /// Ends the capture and finishes the recording. What went wrong on the way is told after as much as possible was saved.
-fn conclude(
-    recorder: Recorder,
-    result: Result<(), CollectError>,
-    folder: &Path,
-    args: &RecordArgs,
-) -> Result<Manifest> {
+fn conclude(recorder: Recorder, result: Result<(), CollectError>, folder: &Path) -> Result<Manifest> {
     let captured = match result {
         Ok(()) => recorder.finish(),
         Err(error) => {
@@ -111,7 +114,6 @@ fn conclude(
         .next(format!("uhr overview {}", folder.display()))
         .into());
     }
-    let _ = args;
     Ok(manifest)
 }
 
@@ -161,7 +163,7 @@ fn failure(error: CollectError) -> anyhow::Error {
         CollectError::ForeignProc { .. } => {
             own("foreign-proc").hint("mount the namespace's own: unshare -rpf --mount-proc")
         }
-        CollectError::Recording(error) if matches!(error, uhr_recording::RecordingError::Exists { .. }) => {
+        CollectError::Recording(RecordingError::Exists { .. }) => {
             own("exists").hint("name a new path with -o")
         }
         _ => own("failed"),
