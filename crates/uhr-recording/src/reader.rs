@@ -89,9 +89,10 @@ impl Recording {
         Ok(all)
     }
 
-    /// Whether the table is there in its finished form.
+    /// Whether the table is there in its finished form. Before the manifest says that the recording is complete, a
+    /// finished table may be one of several, with other numbers than those that still grow.
     pub fn has_parquet<T: Table>(&self) -> bool {
-        self.parquet_path::<T>().exists()
+        self.is_finished() && self.parquet_path::<T>().exists()
     }
 
     /// The number of row groups of a finished table, which can be read apart and in parallel.

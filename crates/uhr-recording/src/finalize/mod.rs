@@ -1,0 +1,130 @@
+//! From streams to Parquet: the capture has ended, and the tables take the form in which they are kept.
+//!
+//! Stacks and frames get their final order, rows what they stand for; everything else is copied. Parquet files are written
+//! under temporary names and renamed, then the manifest says that they count, and the streams go last: a kill at any
+//! moment loses nothing.
+
+mod frame_order;
+mod parquet_table;
+mod stack_order;
+mod weights;
+
+use uhr_model::WaitKind;
+
+use frame_order::FrameOrder;
+use parquet_table::{copy, write_rows};
+use stack_order::StackOrder;
+pub use weights::{Scale, scale_weights};
+
+use crate::RecordingError;
+use crate::manifest::{Manifest, State};
+use crate::reader::Recording;
+use crate::tables::{
+    Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
+    ThreadRow, Threads,
+};
+use crate::wait_shares::WaitShares;
+use crate::writer::write_manifest;
+
+/// What [`finalize`] adds to a recording: the names of its frames.
+#[derive(Debug, Default)]
+pub struct Finalized {
+    /// Rows of `locations`, in the order of frames.
+    pub locations: Vec<LocationRow>,
+    /// For each module, where its names came from.
+    pub module_symbols: Vec<Option<String>>,
+    /// Frames by outcome, for the ledger.
+    pub frames: std::collections::BTreeMap<String, u64>,
+    /// For each frame, the kind of wait that its function stands for, if it stands for one.
+    pub frame_waits: Vec<Option<WaitKind>>,
+    /// Sentences about names, for the manifest.
+    pub notes: Vec<String>,
+}
+
+/// Writes the finished tables of a captured recording and marks it complete.
+///
+/// # Errors
+/// [`RecordingError::Io`] if the disk is full or gone: the recording is then still there as it was.
+pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, RecordingError> {
+    let folder = recording.folder();
+    let mut manifest = recording.manifest.clone();
+    let threads = recording.threads()?;
+    let remap = StackOrder::read(recording)?;
+    let frames = FrameOrder::read(recording)?;
+
+    let mut modules = recording.modules()?;
+    for (module, symbols) in modules.iter_mut().zip(names.module_symbols) {
+        module.symbols = symbols;
+    }
+    let node_waits = remap.waits(&names.frame_waits);
+    let mut wait_shares = WaitShares::default();
+    recording.read_batches::<OffCpu>(|rows| {
+        wait_shares.learn(&rows);
+        Ok(())
+    })?;
+    let mut sampled = 0u64;
+    recording.read_batches::<Faults>(|rows| {
+        sampled = rows.weight.iter().fold(sampled, |sum, weight| sum.saturating_add(*weight));
+        Ok(())
+    })?;
+    let mut faults = Scale::new(sampled, manifest.ledger.faults.expected);
+    let renumber = |stacks: &mut Vec<u32>| stacks.iter_mut().for_each(|stack| *stack = remap.of(*stack));
+    let sizes = [
+        write_rows::<Stacks>(folder, remap.rows(&frames))?,
+        write_samples(recording, &threads, &remap)?,
+        copy::<OffCpu>(recording, |rows| {
+            renumber(&mut rows.stack);
+            name_waits(rows, &node_waits);
+            wait_shares.apply(rows);
+        })?,
+        copy::<Faults>(recording, |rows| {
+            renumber(&mut rows.stack);
+            faults.scale(&mut rows.weight);
+        })?,
+        copy::<Resident>(recording, |_| ())?,
+        copy::<Mappings>(recording, |_| ())?,
+        write_rows::<Threads>(folder, threads)?,
+        write_rows::<Processes>(folder, recording.processes()?)?,
+        write_rows::<Modules>(folder, modules)?,
+        write_rows::<Locations>(folder, frames.renumber(names.locations))?,
+        write_rows::<Frames>(folder, frames.into_rows())?,
+    ];
+
+    manifest.state = State::Complete;
+    manifest.ledger.frames = names.frames;
+    manifest.notes.extend(names.notes);
+    manifest.table_bytes = sizes.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    for name in manifest.table_bytes.keys() {
+        let path = folder.join(format!("{name}.parquet"));
+        std::fs::rename(folder.join(format!("{name}.parquet.new")), &path)
+            .map_err(RecordingError::io("write", &path))?;
+    }
+    write_manifest(folder, &manifest)?;
+    for name in manifest.table_bytes.keys() {
+        let _ = std::fs::remove_file(folder.join(format!("{name}.arrows")));
+    }
+    Ok(manifest)
+}
+
+/// Says what kind of wait a row is, where the kernel's functions on its stack tell it better than the system call did.
+fn name_waits(rows: &mut OffCpu, node_waits: &[Option<WaitKind>]) {
+    for (wait, &stack) in rows.wait.iter_mut().zip(&rows.stack) {
+        let vague = [WaitKind::Unknown, WaitKind::Other].iter().any(|kind| kind.code() == *wait);
+        if vague && let Some(kind) = node_waits.get(stack as usize).copied().flatten() {
+            *wait = kind.code();
+        }
+    }
+}
+
+fn write_samples(
+    recording: &Recording,
+    threads: &[ThreadRow],
+    remap: &StackOrder,
+) -> Result<(&'static str, u64), RecordingError> {
+    let fixed = weights::fixed_time(recording, threads.len())?;
+    let mut so_far = vec![0u64; threads.len()];
+    copy::<Samples>(recording, |rows| {
+        scale_weights(rows, threads, &fixed, &mut so_far);
+        rows.stack.iter_mut().for_each(|stack| *stack = remap.of(*stack));
+    })
+}
