@@ -26,10 +26,25 @@ pub(crate) use summary::RecordAnswer;
 /// Records what the arguments name. The status is the recorded command's, or 0.
 ///
 /// # Errors
-/// Whatever kept uhr from recording: with a status of 125, or 126 and 127 for a command that cannot be run.
+/// Whatever kept uhr from recording: with a status of 125, or 126 and 127 for a command that cannot be run; without a
+/// command, with those of every other question.
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let interrupts = Interrupts::take().map_err(|source| CollectError::System { step: "signalfd", source });
-    record(args, interrupts.map_err(failure)?).map(ExitCode::from)
+    let result = interrupts.map_err(failure).and_then(|interrupts| record(args, interrupts));
+    let result = if args.command.is_empty() { result.map_err(without_command) } else { result };
+    result.map(ExitCode::from)
+}
+
+/// Where there is no command whose status ours could be taken for, 125 has nothing to keep apart.
+fn without_command(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) if failure.exit == Exit::Status(OWN_FAILURE) => {
+            let is_refused = failure.answer.error.code == "cannot-open-events";
+            failure.exit(if is_refused { Exit::HostCannot } else { Exit::Failed }).into()
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
 }
 
 /// The status of every failure of uhr's own.
@@ -104,8 +119,10 @@ fn conclude(recorder: Recorder, result: Result<(), CollectError>, folder: &Path)
     let manifest = finish::finish(folder, &held).map_err(|error| kept(folder, error.into()))?;
     output_folder::give_to_caller(folder);
     let cpu = manifest.ledger.cpu;
-    // At least five samples were expected and there is none: an empty profile is no success.
-    if cpu.captured == 0 && cpu.expected >= 5 && cpu.not_visible < cpu.expected {
+    // At least five samples were expected and there is none: an empty profile is no success. Of threads that were each
+    // too short for a sample none is expected, and their time is exact.
+    let unavoidable = cpu.too_short.saturating_add(cpu.not_visible);
+    if cpu.captured == 0 && cpu.expected.saturating_sub(unavoidable) >= 5 {
         return Err(Failure::new(
             Exit::Status(OWN_FAILURE),
             "nothing-captured",
