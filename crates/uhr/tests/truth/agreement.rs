@@ -75,7 +75,7 @@ fn the_same_functions_with_the_same_shares_as_perf() {
     let Some((place, recorded, _)) = record_both() else { return };
     let theirs = perf_functions(&place);
     let all: f64 = theirs.values().sum();
-    assert!(all > 1000.0, "{theirs:?}");
+    assert!(all > 200.0, "{theirs:?}");
     let ours = recorded.ask("query --group-by function --limit 1000");
     let mut top: Vec<(&String, &f64)> = theirs.iter().collect();
     top.sort_by(|a, b| b.1.total_cmp(a.1));
@@ -113,11 +113,11 @@ fn the_same_threads_and_mappings_as_perf_and_the_kernel() {
         mappings.start.iter().copied().zip(mappings.end.iter().copied()).collect();
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).unwrap();
     let executable = maps.lines().filter(|line| line.split_whitespace().nth(1).unwrap().contains('x'));
-    // The vsyscall page is no mapping of the process.
     let kernels: BTreeSet<(u64, u64)> = executable
-        .filter(|line| !line.ends_with("[vsyscall]"))
         .map(|line| line.split_whitespace().next().unwrap().split_once('-').unwrap())
         .map(|(start, end)| (hexadecimal(start), hexadecimal(end)))
         .collect();
-    assert_eq!(ours, kernels, "{maps}");
+    let difference: Vec<String> =
+        ours.symmetric_difference(&kernels).map(|(start, end)| format!("{start:x}-{end:x}")).collect();
+    assert!(difference.is_empty(), "only one of us has {difference:?}: {maps}");
 }

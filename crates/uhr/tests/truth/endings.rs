@@ -68,7 +68,7 @@ fn attaching_for_a_while_leaves_the_process_alone() {
     let recorded =
         place.record(Who::Us, "rec", &["--duration", "1s", "--pid", &target.pid().to_string()], &[]);
     let Some(recorded) = recorded.or_skip() else { return };
-    assert!(number(&recorded.ask("query --group-by function")["metric"], "samples") > 300.0);
+    assert!(number(&recorded.ask("query --group-by function")["metric"], "samples") > 50.0);
     let target = target.end();
     assert_eq!(target.code(), 0);
     assert!(target.stdout.contains("by itself"));

@@ -103,7 +103,10 @@ impl Place {
         command: &[&dyn AsRef<OsStr>],
     ) -> Running {
         let mut uhr = self.uhr(who);
-        uhr.args(["record", "-o"]).arg(self.path(rec)).args(arguments).current_dir(self.folder.path());
+        uhr.arg("record").args(arguments).current_dir(self.folder.path());
+        if !arguments.contains(&"-o") {
+            uhr.arg("-o").arg(self.path(rec));
+        }
         if !command.is_empty() {
             uhr.arg("--").args(command.iter().map(AsRef::as_ref));
         }

@@ -35,7 +35,9 @@ fn cpp_templates_inlines_lambdas_and_exceptions() {
     assert_path(&recorded, "planted::thrower", &path);
     let answer = recorded.ask("query --group-by file,line --under planted::with_lambda --limit 100");
     let at = line_of("shares.cpp", "lambda");
-    assert!(rows(&answer)[0]["key"]["line"] == at, "the lambda's line {at}: {answer:#}");
+    let of_line = rows(&answer).iter().find(|row| row["key"]["line"] == at);
+    let share = of_line.map_or(0.0, |row| number(row, "self_share"));
+    assert!(share > 0.9, "{share} of the lambda's time is at its line {at}: {answer:#}");
 }
 
 #[test]

@@ -51,9 +51,11 @@ fn an_output_that_exists_is_not_touched_and_the_command_not_run() {
 fn an_output_that_cannot_be_made() {
     let place = Place::new();
     let mark = place.path("ran");
-    let recorded = place.record(Who::Us, "no/such/folder", &[], &[&"touch", &mark]);
+    std::fs::write(place.path("file"), "").unwrap();
+    let rec = place.path("file").join("rec");
+    let recorded = place.record(Who::Us, "rec", &["-o", rec.to_str().unwrap()], &[&"touch", &mark]);
     assert_eq!(recorded.code(), 125, "{}", recorded.stderr);
-    assert!(recorded.stderr.contains("no/such/folder"), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains(rec.to_str().unwrap()), "{}", recorded.stderr);
     assert!(!mark.exists(), "the command ran");
 }
 

@@ -38,8 +38,9 @@ fn check_threads(recorded: &Recorded) {
 }
 
 fn check_functions(recorded: &Recorded) {
-    let answer = recorded.ask("query --metric off-cpu --group-by function --limit 1000");
     for (thread, function, _) in WAITS {
+        let of_thread = format!("query --metric off-cpu --group-by function --limit 1000 --thread {thread}");
+        let answer = recorded.ask(&of_thread);
         let seen = row(&answer, "function", function)["total"].as_f64().unwrap();
         assert_waited(function, seen, &recorded.truth()[thread]);
     }

@@ -6,7 +6,7 @@
 
 NOINLINE void burn(uint64_t ns) {
     uint64_t end = cpu_ns() + ns, x = 1;
-    do for (int i = 0; i < 50000; i++) STEP(x); while (cpu_ns() < end);
+    do for (int i = 0; i < 500000; i++) STEP(x); while (cpu_ns() < end);
 }
 static void *named(void *name) { pthread_setname_np(pthread_self(), name); burn(250000000); return 0; }
 
