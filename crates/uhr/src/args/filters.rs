@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use uhr_model::{FrameMode, Metric};
 use uhr_query::Question;
@@ -132,8 +132,19 @@ impl Filters {
 }
 
 fn metric() -> impl TypedValueParser<Value = Metric> {
-    let names = Metric::ALL.iter().map(|metric| metric.name());
-    PossibleValuesParser::new(names).map(|name| Metric::from_name(&name).unwrap_or(Metric::Cpu))
+    let values = Metric::ALL.iter().map(|&metric| PossibleValue::new(metric.name()).help(about(metric)));
+    PossibleValuesParser::new(values).map(|name| Metric::from_name(&name).unwrap_or(Metric::Cpu))
+}
+
+fn about(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Cpu => "Time on a CPU",
+        Metric::OffCpu => "Time blocked: it waited for something",
+        Metric::Runqueue => "Time that it could have run, while something else had the CPU",
+        Metric::Wall => "The three above under one stack",
+        Metric::PageFaults => "Page faults of user code",
+        Metric::Resident => "Resident memory over time",
+    }
 }
 
 fn mode() -> impl TypedValueParser<Value = FrameMode> {

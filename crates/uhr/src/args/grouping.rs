@@ -38,12 +38,30 @@ impl TypedValueParser for Grouping {
         Err(error)
     }
 
-    /// For completions.
+    /// For help and completions.
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(dimensions().map(PossibleValue::new)))
+        Some(Box::new(Dimension::ALL.iter().map(|&one| PossibleValue::new(one.name()).help(about(one)))))
     }
 }
 
 fn dimensions() -> impl Iterator<Item = &'static str> {
     Dimension::ALL.iter().map(|dimension| dimension.name())
+}
+
+fn about(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Command => "The program's name, all its processes together",
+        Dimension::Process => "One process",
+        Dimension::ThreadName => "The thread's name, all such threads together",
+        Dimension::Thread => "One thread",
+        Dimension::Mode => "The kind of code: user, kernel, jit, interpreter",
+        Dimension::Module => "The file that the code is in",
+        Dimension::Function => "The function, with its module",
+        Dimension::File => "The source file",
+        Dimension::Line => "The source line",
+        Dimension::Region => "The kind of memory that faulted (page-faults)",
+        Dimension::Time => "60 equal parts of the window",
+        Dimension::Syscall => "The system call that a thread waited in (off-cpu, runqueue, wall)",
+        Dimension::Wait => "What a thread waited for: lock, sleep, poll, pipe, ... (off-cpu, runqueue, wall)",
+    }
 }

@@ -152,8 +152,7 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub(crate) about: About,
 
-    /// What to group by, one or several with commas: command process thread-name thread mode module function file line
-    /// region time syscall wait. `time` is 60 parts of the window, `time:100ms` parts of that length
+    /// What to group by, one or several with commas. `time:100ms` gives parts of that length
     #[arg(short, long, value_name = "DIM[,DIM]", value_delimiter = ',', default_value = "function",
           value_parser = grouping::parser())]
     pub(crate) group_by: Vec<String>,

@@ -3,6 +3,8 @@
 use std::io::Write;
 
 use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use uhr_query::answers;
 
@@ -10,26 +12,43 @@ use super::doctor::{DoctorAnswer, SCHEMA as DOCTOR};
 use super::record::RecordAnswer;
 use crate::args::SchemaArgs;
 use crate::failure::{Exit, Failure};
+use crate::output;
+
+/// The name of the list of answers.
+const LIST: &str = "uhr.schema-list/1";
+
+/// The answers that there are.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct SchemaList {
+    /// Always `uhr.schema-list/1`.
+    #[schemars(extend("const" = "uhr.schema-list/1"))]
+    schema: &'static str,
+    /// Always true.
+    #[schemars(extend("const" = true))]
+    ok: bool,
+    /// Their names, for `uhr schema NAME`.
+    names: Vec<&'static str>,
+}
 
 /// Prints the schema of one answer, or the names of all.
 ///
 /// # Errors
 /// If there is no answer of that name.
 pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match &args.name {
-        None if args.form.json => serde_json::to_writer(&mut out, &names()).map_err(std::io::Error::from)?,
-        None => return Ok(writeln!(out, "{}", names().join("\n"))?),
-        Some(name) => {
-            let schema = find(name).ok_or_else(|| unknown(name))?;
-            serde_json::to_writer_pretty(&mut out, &schema).map_err(std::io::Error::from)?;
-        }
+    if let Some(name) = &args.name {
+        let mut out = std::io::stdout().lock();
+        let schema = find(name).ok_or_else(|| unknown(name))?;
+        serde_json::to_writer_pretty(&mut out, &schema).map_err(std::io::Error::from)?;
+        return Ok(writeln!(out)?);
     }
-    Ok(writeln!(out)?)
+    let list = SchemaList { schema: LIST, ok: true, names: names() };
+    output::answer(args.form, &list, |list, _| list.names.iter().map(|name| (*name).to_owned()).collect())
 }
 
 fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = answers::NAMES.iter().copied().chain([DOCTOR, RecordAnswer::SCHEMA]).collect();
+    let own = [DOCTOR, RecordAnswer::SCHEMA, LIST];
+    let mut names: Vec<_> = answers::NAMES.iter().copied().chain(own).collect();
     names.sort_unstable();
     names
 }
@@ -38,6 +57,7 @@ fn find(name: &str) -> Option<Value> {
     match name {
         DOCTOR | "doctor" => Some(answers::schema_of::<DoctorAnswer>(DOCTOR)),
         RecordAnswer::SCHEMA | "record" => Some(answers::schema_of::<RecordAnswer>(RecordAnswer::SCHEMA)),
+        LIST | "schema-list" => Some(answers::schema_of::<SchemaList>(LIST)),
         _ => answers::schema(name),
     }
 }

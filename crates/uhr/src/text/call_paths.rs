@@ -3,6 +3,7 @@
 use uhr_model::Dimension;
 use uhr_query::answers::{CallPathsAnswer, Direction, PathRow, Paths, TreeRow};
 
+use super::clean::width;
 use super::table::{Column, Table};
 use super::wrap::{hang_items, wrap};
 use super::{answer, quantity};
@@ -22,7 +23,7 @@ pub(crate) fn lines(paths: &CallPathsAnswer, terminal: Terminal) -> Vec<String> 
         Paths::Whole(rows) => {
             let shares = rows.iter().map(|row| (row.self_share, row.self_share_ci95, row.interval_note));
             let shares = answer::share_cells(shares);
-            lines.extend(rows.iter().zip(shares).flat_map(|(row, share)| path(row, &share, unit, terminal)));
+            lines.extend(whole(rows, &shares, unit, terminal));
             answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal)
         }
     };
@@ -79,14 +80,26 @@ fn indent(depth: u64) -> String {
     }
 }
 
-fn path(row: &PathRow, share: &str, unit: &str, terminal: Terminal) -> Vec<String> {
-    let first = format!("{share:>12}  {:>8}  ", quantity::value(row.own as f64, unit));
+/// One path a row: its numbers, then its functions over as many lines as they need.
+fn whole(rows: &[PathRow], shares: &[String], unit: &str, terminal: Terminal) -> Vec<String> {
+    let amounts: Vec<String> = rows.iter().map(|row| quantity::value(row.own as f64, unit)).collect();
+    let widest = |cells: &[String]| cells.iter().map(|cell| width(cell)).max().unwrap_or(0);
+    let (share_width, amount_width) = (widest(shares), widest(&amounts));
+    let path = |((row, share), amount): ((&PathRow, &String), &String)| {
+        let first = format!("{share:>share_width$}  {amount:>amount_width$}  ");
+        hang_items(&first, &names_of(row), " → ", terminal.width)
+    };
+    rows.iter().zip(shares).zip(&amounts).flat_map(path).collect()
+}
+
+/// The functions of a path, with a mark where some are left out.
+fn names_of(row: &PathRow) -> Vec<String> {
     let mut names = row.path.clone();
     let gap = row.omitted_after.and_then(|after| usize::try_from(after).ok()).filter(|&at| at <= names.len());
     if let Some(after) = gap {
         names.insert(after, format!("… {} more …", row.omitted));
     }
-    hang_items(&first, &names, " → ", terminal.width)
+    names
 }
 
 fn name_of(key: &uhr_query::answers::Key) -> String {

@@ -1,8 +1,6 @@
 //! `uhr overview` for people: computing or waiting, on what, how big, and how far to trust it.
 
-use uhr_query::answers::{
-    Activity, Key, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust, Verdict,
-};
+use uhr_query::answers::{Activity, Key, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust};
 
 use super::query::key_cell;
 use super::table::{Column, Table};
@@ -54,16 +52,12 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
 }
 
 fn activity(activity: &Activity, processes: &[ProcessActivity], terminal: Terminal) -> Vec<String> {
-    let verdict = match activity.verdict {
-        Verdict::Computing => "Computing.",
-        Verdict::Waiting => "Waiting.",
-        Verdict::Starved => "Starved.",
-        Verdict::Mixed => "Mixed.",
-        Verdict::Nothing => "Nothing recorded.",
-    };
-    let mut lines = hang(&format!("{verdict} "), &activity.sentence, terminal.width);
-    if let Some(line) = lines.first_mut() {
-        *line = line.replacen(verdict, &terminal.bold(verdict), 1);
+    let mut lines = wrap(&activity.sentence, terminal.width);
+    // The sentence begins with the verdict.
+    if let Some(line) = lines.first_mut()
+        && let Some((verdict, rest)) = line.split_once(':')
+    {
+        *line = format!("{}:{rest}", terminal.bold(verdict));
     }
     let mut table = Table::new([
         (Column::Number, "on CPU"),
@@ -179,7 +173,9 @@ fn trust(trust: &Trust, terminal: Terminal) -> Vec<String> {
     lines
 }
 
-/// A key in one phrase: `parse_json  app`.
+/// A key in one phrase: `parse_json (app)`.
 fn key_text(key: &Key) -> String {
-    key.0.iter().map(|(_, value)| key_cell(value)).collect::<Vec<_>>().join("  ")
+    let mut values = key.0.iter().map(|(_, value)| key_cell(value));
+    let first = values.next().unwrap_or_default();
+    values.fold(first, |text, value| format!("{text} ({value})"))
 }

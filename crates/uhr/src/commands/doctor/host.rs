@@ -29,7 +29,19 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         machine_load(facts),
         debug_files(facts),
     ]);
+    if facts.container.is_some() {
+        checks.iter_mut().for_each(on_the_host);
+    }
     checks
+}
+
+/// A container cannot change the kernel's settings: they are the same for all of the host.
+fn on_the_host(check: &mut Check) {
+    if let Some(fix) = &mut check.fix
+        && fix.starts_with("sudo sysctl")
+    {
+        fix.push_str(" (on the host of this container)");
+    }
 }
 
 fn perf_events(facts: &Facts) -> Check {
@@ -290,6 +302,18 @@ mod tests {
         assert_eq!(all[0].fix.as_deref(), Some("sudo sysctl kernel.perf_event_paranoid=2"));
         assert!(all[0].finding.contains("kernel.perf_event_paranoid is 3"), "{}", all[0].finding);
         assert!(all.iter().all(|check| check.name != "kernel-code"), "nothing is said of what cannot be");
+    }
+
+    #[test]
+    fn in_a_container_settings_are_those_of_the_host() {
+        let mut facts = facts();
+        facts.container = Some("docker".to_owned());
+        facts.kernel_symbols = false;
+        let fix = check(&facts, "kernel-names").fix.unwrap();
+        assert!(fix.ends_with("(on the host of this container)"), "{fix}");
+        facts.access.own_processes = Err(Refusal::Seccomp { error: "EPERM".to_owned() });
+        let fix = check(&facts, "perf-events").fix.unwrap();
+        assert!(fix.contains("--cap-add PERFMON"), "{fix}");
     }
 
     #[test]

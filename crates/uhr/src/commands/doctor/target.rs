@@ -79,11 +79,20 @@ pub(super) fn examine(pid: u32, facts: &Facts) -> Result<Target> {
         name: text(&format!("/proc/{pid}/comm")).trim_end_matches('\n').to_owned(),
         executable: fs::read_link(process.join("exe")).ok().map(|path| path.to_string_lossy().into_owned()),
         threads: fs::read_dir(process.join("task")).map_or(0, Iterator::count),
-        checks: vec![events(&status, maps.is_ok(), facts), outside(&process, facts), unwinding(&modules)],
+        checks: checks(&process, &status, maps.is_ok(), &modules, facts),
         runtimes: runtimes(&modules, has_perf_map),
         modules_left_out: modules.left_out,
         modules: modules.files,
     })
+}
+
+/// Where it cannot be recorded at all, the rest is no question.
+fn checks(process: &Path, status: &str, may_read: bool, modules: &Modules, facts: &Facts) -> Vec<Check> {
+    let events = events(status, may_read, facts);
+    if events.status == Status::Missing {
+        return vec![events];
+    }
+    vec![events, outside(process, facts), unwinding(modules)]
 }
 
 fn no_process(pid: u32, group: Option<&str>) -> Failure {
