@@ -76,6 +76,14 @@ impl Cells {
         self.weight.len()
     }
 
+    /// Whether these are waits without a stack whose time was given to others of their like that have one.
+    #[inline]
+    pub(crate) fn is_stood_for(&self, cell: usize) -> bool {
+        self.weight[cell] == 0
+            && self.count[cell] > 0
+            && self.tags[self.tag[cell] as usize].ending == StackEnding::NotSampled
+    }
+
     fn join(slots: Slots, parts: Vec<Part>) -> Self {
         let mut tags: Vec<Tag> = parts.iter().flat_map(|part| part.tags.keys().copied()).collect();
         tags.sort_unstable();

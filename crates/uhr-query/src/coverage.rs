@@ -22,7 +22,7 @@ pub(crate) fn coverage(
     let seen = Seen::new(profile, cells, selection);
     let is_part = selection.has_thread_filter() || !selection.range.whole;
     let ledger = ledger(profile, metric, &seen, is_part);
-    let explained = [ledger.captured, ledger.lost, ledger.throttled, ledger.not_visible];
+    let explained = [ledger.captured, ledger.lost, ledger.throttled, ledger.not_visible, ledger.too_short];
     let explained: i128 = explained.into_iter().map(i128::from).sum();
     let mut coverage = Coverage {
         expected: ledger.expected,
@@ -30,6 +30,7 @@ pub(crate) fn coverage(
         lost: ledger.lost,
         throttled: ledger.throttled,
         not_visible: ledger.not_visible,
+        too_short: ledger.too_short,
         drift: i64::try_from(i128::from(ledger.expected) - explained).unwrap_or(0),
         stacks_complete_share: share(seen.complete, seen.stacks),
         truncated: seen.truncated,
@@ -37,6 +38,13 @@ pub(crate) fn coverage(
         notes: Vec::new(),
     };
     notes(profile, metric, filters, is_part, &mut coverage.notes);
+    if seen.stood_for > 0 {
+        coverage.notes.push(format!(
+            "Of {} waits {} had their stack taken; they stand for the others of the same thread and length.",
+            seen.samples,
+            seen.samples - seen.stood_for
+        ));
+    }
     if seen.rows == 0 {
         coverage.notes.push(format!("There is no {} in this part of the recording.", metric.name()));
     }
@@ -57,6 +65,9 @@ struct Seen {
     with_frame: u64,
     symbolized: u64,
     not_visible_ns: u64,
+    too_short_ns: u64,
+    /// Waits without a stack that others stand for.
+    stood_for: u64,
 }
 
 impl Seen {
@@ -72,12 +83,20 @@ impl Seen {
             let count = u64::from(cells.count[cell]);
             seen.rows += 1;
             seen.weight = seen.weight.saturating_add(cells.weight[cell]);
+            if cells.is_stood_for(cell) {
+                seen.stood_for += count;
+                seen.samples += count;
+                continue;
+            }
             by_tag[cells.tag[cell] as usize] += count;
             if cells.node[cell] != 0 {
                 seen.with_frame += count;
                 seen.symbolized += count * u64::from(named[cells.node[cell] as usize]);
-            } else if cells.tags[cells.tag[cell] as usize].ending == StackEnding::KernelNotVisible {
-                seen.not_visible_ns = seen.not_visible_ns.saturating_add(cells.weight[cell]);
+            }
+            match cells.tags[cells.tag[cell] as usize].ending {
+                StackEnding::KernelNotVisible => add(&mut seen.not_visible_ns, cells.weight[cell]),
+                StackEnding::TooShortToSample => add(&mut seen.too_short_ns, cells.weight[cell]),
+                _ => (),
             }
         }
         for (tag, count) in cells.tags.iter().zip(by_tag).filter(|(_, count)| *count > 0) {
@@ -93,13 +112,17 @@ impl Seen {
     }
 }
 
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
 fn ledger(profile: &Profile, metric: Metric, seen: &Seen, is_part: bool) -> SampleLedger {
     let ledger = &profile.manifest.ledger;
     let whole = match metric {
         Metric::Cpu | Metric::Wall => ledger.cpu,
         Metric::PageFaults => ledger.faults,
         Metric::OffCpu | Metric::Runqueue => SampleLedger {
-            expected: seen.samples + ledger.records_lost,
+            expected: seen.samples.saturating_add(ledger.records_lost),
             captured: seen.samples,
             lost: ledger.records_lost,
             ..SampleLedger::default()
@@ -116,6 +139,7 @@ fn ledger(profile: &Profile, metric: Metric, seen: &Seen, is_part: bool) -> Samp
             expected: samples_in(seen.weight),
             captured: seen.samples,
             not_visible: samples_in(seen.not_visible_ns),
+            too_short: samples_in(seen.too_short_ns),
             ..SampleLedger::default()
         },
         _ => SampleLedger { expected: seen.samples, captured: seen.samples, ..SampleLedger::default() },

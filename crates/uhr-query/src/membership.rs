@@ -113,8 +113,9 @@ impl Tally {
         metric: Metric,
     ) -> Self {
         let slots = cells.slots.count();
+        let sampled = is_sampled(metric) || (0..cells.len()).any(|cell| cells.is_stood_for(cell));
         let empty = || Self {
-            blocks: Blocks { totals: vec![0; slots], samples: is_sampled(metric).then_some(0) },
+            blocks: Blocks { totals: vec![0; slots], samples: sampled.then_some(0) },
             hits: vec![[0; 2]; slots * rows],
         };
         let count = |range: std::ops::Range<usize>| {
@@ -122,7 +123,9 @@ impl Tally {
             for cell in range.filter(|cell| selection.has(cells, *cell)) {
                 let (slot, weight) = (usize::from(cells.slot[cell]), cells.weight[cell]);
                 tally.blocks.totals[slot] = tally.blocks.totals[slot].saturating_add(weight);
-                if let Some(samples) = &mut tally.blocks.samples {
+                if let Some(samples) = &mut tally.blocks.samples
+                    && !cells.is_stood_for(cell)
+                {
                     *samples += u64::from(cells.count[cell]);
                 }
                 let (own, total) = members.bits(cells, cell, sample_key);
@@ -170,7 +173,8 @@ impl Tally {
     }
 }
 
-/// Whether the metric is made of samples; the others are measured, so that a block needs no number of them.
+/// Whether the metric is made of samples; the others are measured, so that a block needs no number of them, unless only
+/// some waits had their stack taken.
 fn is_sampled(metric: Metric) -> bool {
     matches!(metric, Metric::Cpu | Metric::PageFaults)
 }

@@ -315,6 +315,33 @@ fn merged_waits_share_their_time_over_the_windows_they_lie_in() {
 }
 
 #[test]
+fn waits_with_a_stack_stand_for_those_without() {
+    let mut planted = Planted::new(1000);
+    let app = planted.process("app", 100);
+    let main = planted.thread(app, "app", 100);
+    for at in 0..500 {
+        let stack: &[&str] = match at % 10 {
+            0 => &["main", "recv"],
+            5 => &["main", "send"],
+            _ => &[],
+        };
+        planted.off_cpu(main, stack, (at * 2, at * 2 + 1), WaitKind::Socket, false);
+    }
+    let rec = planted.finish();
+    let all = answer(&rec.profile, "function", |q| q.metric = Metric::OffCpu);
+    assert_eq!(rows(&all, "function")[..2], ["recv: 250/250", "send: 250/250"]);
+    assert_eq!(all["metric"]["total"], 500 * MS, "the time of all waits is exact");
+    let coverage = &all["coverage"];
+    assert_eq!((&coverage["captured"], &coverage["stacks_complete_share"]), (&json!(500), &json!(1.0)));
+    assert!(coverage["notes"].to_string().contains("Of 500 waits 100 had their stack taken"), "{coverage}");
+    assert_eq!(all["rows"][0]["interval_note"], Value::Null, "a hundred stacks are ten blocks of ten");
+    let short = answer(&rec.profile, "function", |q| {
+        (q.metric, q.filters.to) = (Metric::OffCpu, Some("900ms".into()));
+    });
+    assert_eq!(short["rows"][0]["interval_note"], "few-samples");
+}
+
+#[test]
 fn page_faults_by_region() {
     let mut planted = Planted::new(100);
     let app = planted.process("app", 100);
