@@ -10,7 +10,7 @@ use crate::answers::{
 use crate::call_tree::CallTree;
 use crate::cells::Cells;
 use crate::coverage::coverage;
-use crate::group::{FrameKey, GroupBy, Words};
+use crate::group::{FrameKey, GroupBy};
 use crate::membership::{ROWS_AT_ONCE, Tally};
 use crate::names::shown;
 use crate::profile::{Location, NONE, Profile};
@@ -19,6 +19,7 @@ use crate::rollup::{Amount, node_sums};
 use crate::select::{Selection, functions};
 use crate::statistics::Interval;
 use crate::window::Slots;
+use crate::words::Words;
 
 /// Nodes below this share of the function's total are left out of a tree.
 const LEAST_SHARE: f64 = 0.005;

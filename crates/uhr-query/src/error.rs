@@ -18,6 +18,8 @@ pub enum QueryError {
     UnknownFunction {
         /// What was asked for.
         name: String,
+        /// Those that are called so in another case, or else the largest that there are.
+        candidates: Vec<Candidate>,
         /// The recording, for the next command.
         recording: String,
     },
@@ -212,7 +214,9 @@ impl QueryError {
     /// Names that could have been meant, largest first.
     pub fn candidates(&self) -> &[Candidate] {
         match self {
-            Self::AmbiguousFunction { candidates, .. } | Self::UnknownName { candidates, .. } => candidates,
+            Self::UnknownFunction { candidates, .. }
+            | Self::AmbiguousFunction { candidates, .. }
+            | Self::UnknownName { candidates, .. } => candidates,
             _ => &[],
         }
     }

@@ -29,6 +29,7 @@ mod rollup;
 mod select;
 mod statistics;
 mod window;
+mod words;
 
 pub use call_paths::call_paths;
 pub use error::QueryError;

@@ -6,7 +6,7 @@ use crate::QueryError;
 use crate::answers::{CountedRow, Key, KeyValue, QueryAnswer, QueryRequest, Rows, Shown, share};
 use crate::cells::Cells;
 use crate::coverage::coverage;
-use crate::group::{GroupBy, Words, compare};
+use crate::group::GroupBy;
 use crate::membership::{Membership, ROWS_AT_ONCE, Tally};
 use crate::profile::Profile;
 use crate::question::Question;
@@ -14,6 +14,7 @@ use crate::resident;
 use crate::rollup::{Grouped, Sums};
 use crate::select::Selection;
 use crate::statistics::Interval;
+use crate::words::{Words, compare};
 
 /// Answers a question by groups.
 ///

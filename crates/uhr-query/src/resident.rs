@@ -9,12 +9,13 @@ use crate::QueryError;
 use crate::answers::{Coverage, Key, MetricTotal, QueryAnswer, ResidentBytes, Rows, Shown};
 use crate::cells::{Cells, Source, Tag};
 use crate::coverage::coverage;
-use crate::group::{GroupBy, SampleKey, Words, compare};
+use crate::group::{GroupBy, SampleKey};
 use crate::profile::Profile;
 use crate::query::request;
 use crate::question::Question;
 use crate::select::Selection;
 use crate::window::{Slots, TimeRange};
+use crate::words::{Words, compare};
 
 /// Resident bytes of one process at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

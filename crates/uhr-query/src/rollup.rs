@@ -7,11 +7,12 @@ use uhr_model::{Dimension, Metric};
 use crate::QueryError;
 use crate::answers::{Candidate, KeyValue, share};
 use crate::cells::Cells;
-use crate::group::{FrameKey, FrameKeys, GroupBy, SampleKey, SampleKeys, Words};
+use crate::group::{FrameKey, FrameKeys, GroupBy, SampleKey, SampleKeys};
 use crate::names::shown;
 use crate::profile::Profile;
 use crate::select::Selection;
 use crate::window::Slots;
+use crate::words::Words;
 
 /// The sums of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

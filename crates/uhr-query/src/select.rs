@@ -253,7 +253,16 @@ pub(crate) fn functions(profile: &Profile, metric: Metric, text: &str) -> Result
     let parts = ids(&|name| !text.is_empty() && name.contains(text));
     let distinct: FxHashSet<&str> = parts.iter().map(|id| &*code.functions[*id as usize].name).collect();
     match distinct.len() {
-        0 => Err(QueryError::UnknownFunction { name: text.to_owned(), recording: profile.path.clone() }),
+        0 => {
+            let lower = text.to_lowercase();
+            let mut similar = ids(&|name| !text.is_empty() && name.to_lowercase().contains(&lower));
+            if similar.is_empty() {
+                similar = (0..code.functions.len() as u32).collect();
+            }
+            let candidates = function_candidates(profile, metric, &similar)?;
+            let (name, recording) = (text.to_owned(), profile.path.clone());
+            Err(QueryError::UnknownFunction { name, candidates, recording })
+        }
         1 => Ok(parts),
         count => {
             let candidates = function_candidates(profile, metric, &parts)?;

@@ -430,6 +430,8 @@ fn names_are_matched_exactly_then_in_part_then_refused_with_candidates() {
         ])
     );
     assert_eq!(under("nothing").unwrap_err().code(), "unknown-function");
+    assert_eq!(under("Main").unwrap_err().candidates()[0].name, "main");
+    assert_eq!(under("Main").unwrap_err().candidates().len(), 1);
     let process = ask(&rec.profile, "function", |q| q.filters.process = vec!["postgres".into()]).unwrap_err();
     assert_eq!((process.code(), process.is_usage()), ("unknown-process", false));
     assert_eq!(process.candidates()[0].name, "app (100)");

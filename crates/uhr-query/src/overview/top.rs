@@ -6,12 +6,13 @@ use uhr_model::{Dimension, FrameMode, Metric, StackEnding};
 use super::{LEAST_SHARE, ROWS};
 use crate::answers::{Faults, Key, KeyValue, OverviewRow, Top, Waits, share};
 use crate::cells::Cells;
-use crate::group::{FrameKey, FrameKeys, GroupBy, MARKERS, Words, compare};
+use crate::group::{FrameKey, FrameKeys, GroupBy, MARKERS};
 use crate::profile::{Location, NONE, Profile};
 use crate::query::Page;
 use crate::question::Question;
 use crate::rollup::{Amount, Grouped, node_sums};
 use crate::select::Selection;
+use crate::words::{Words, compare};
 
 /// Where CPU time went.
 pub(super) fn cpu(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Top {

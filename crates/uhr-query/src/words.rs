@@ -1,0 +1,155 @@
+//! Keys in words: what the numbers of [`crate::group`] stand for, as answers write it, and the order of equal rows.
+
+use std::cmp::Ordering;
+
+use uhr_model::{Dimension, DimensionKind, Region, WaitKind, syscall_name};
+
+use crate::answers::{Key, KeyValue};
+use crate::cells::{Source, Tag};
+use crate::group::{FrameKey, SampleKey, marker};
+use crate::names::shown;
+use crate::profile::{NONE, Profile};
+use crate::window::Slots;
+
+/// Turns the two halves of a key into words.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) slots: Slots,
+    pub(crate) whole_names: bool,
+}
+
+impl Words<'_> {
+    /// The key of a row.
+    pub(crate) fn key(
+        &self,
+        dimensions: &[Dimension],
+        sample: Option<SampleKey>,
+        frame: Option<FrameKey>,
+    ) -> Key {
+        let mut key = Vec::with_capacity(dimensions.len() + 1);
+        for &dimension in dimensions {
+            let value = match (dimension.kind(), sample, frame) {
+                (DimensionKind::Frame, _, Some(frame)) => self.frame_value(dimension, frame),
+                (DimensionKind::Sample, Some(sample), _) => self.sample_value(dimension, sample),
+                _ => KeyValue::Unknown,
+            };
+            key.push((dimension, value));
+            // A function's name alone does not say which one it is.
+            if let (Dimension::Function, Some(frame)) = (dimension, frame)
+                && !dimensions.contains(&Dimension::Module)
+            {
+                key.push((Dimension::Module, self.frame_value(Dimension::Module, frame)));
+            }
+        }
+        Key(key)
+    }
+
+    fn text(&self, name: &str) -> KeyValue {
+        KeyValue::Text(shown(name, self.whole_names).into_owned())
+    }
+
+    fn frame_value(&self, dimension: Dimension, frame: FrameKey) -> KeyValue {
+        let code = &self.profile.code;
+        let location = match frame {
+            FrameKey::Like(location) => location,
+            FrameKey::Marker(ending) => return marker(ending),
+            FrameKey::NoFrame => return KeyValue::Text("[no stack]".to_owned()),
+        };
+        match dimension {
+            Dimension::Function => self.text(&code.functions[location.function as usize].name),
+            Dimension::Module => self.text(code.module_of(location.function)),
+            Dimension::File if location.file != NONE => self.text(&code.files[location.file as usize]),
+            Dimension::Line if location.line != NONE => KeyValue::Number(u64::from(location.line)),
+            Dimension::Mode => KeyValue::Text(location.mode.name().to_owned()),
+            _ => KeyValue::Unknown,
+        }
+    }
+
+    fn sample_value(&self, dimension: Dimension, sample: SampleKey) -> KeyValue {
+        let (thread, tag, slot) = match sample {
+            SampleKey::Like { thread, tag, slot } => (thread as usize, tag, slot),
+            SampleKey::Marker(ending) => return marker(ending),
+        };
+        let owners = &self.profile.owners;
+        match dimension {
+            Dimension::Command => self.text(&owners.process_of(thread).name),
+            Dimension::Process => {
+                owners.process_key(owners.threads[thread].process as usize, self.whole_names)
+            }
+            Dimension::ThreadName => self.text(&owners.threads[thread].name),
+            Dimension::Thread => owners.thread_key(thread, self.whole_names),
+            Dimension::Region => Region::from_code(tag.kind).unwrap_or(Region::Unknown).name().into(),
+            Dimension::Wait => wait_value(tag),
+            Dimension::Syscall => match tag.syscall {
+                Some(number) => {
+                    syscall_name(number).map_or_else(|| format!("syscall {number}").into(), KeyValue::from)
+                }
+                None => KeyValue::Unknown,
+            },
+            Dimension::Time => self.time_value(usize::from(slot)),
+            _ => KeyValue::Unknown,
+        }
+    }
+
+    /// When a slot begins, in seconds from the start of the recording.
+    pub(crate) fn time_value(&self, slot: usize) -> KeyValue {
+        let offset = self.slots.start_of(slot).saturating_sub(self.profile.start_ns());
+        KeyValue::Seconds((offset as f64 / 1e3).round() / 1e6)
+    }
+}
+
+fn wait_value(tag: Tag) -> KeyValue {
+    match tag.source {
+        Source::Sampled => "[on cpu]".into(),
+        Source::Runnable => "[runnable]".into(),
+        Source::Waiting => WaitKind::from_code(tag.kind).unwrap_or(WaitKind::Unknown).name().into(),
+    }
+}
+
+impl From<&str> for KeyValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for KeyValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// The order of keys whose values are equal: by name, numbers by their size, what is unknown first.
+pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
+    let pairs = a.0.iter().zip(&b.0);
+    pairs.map(|(a, b)| compare_values(&a.1, &b.1)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+fn compare_values(a: &KeyValue, b: &KeyValue) -> Ordering {
+    use KeyValue::{Number, Process, Seconds, Text, Thread};
+    let rank = |value: &KeyValue| match value {
+        KeyValue::Unknown => 0,
+        Text(_) => 1,
+        Number(_) => 2,
+        Seconds(_) => 3,
+        Process { .. } => 4,
+        Thread { .. } => 5,
+    };
+    match (a, b) {
+        (Text(a), Text(b)) => a.cmp(b),
+        (Number(a), Number(b)) => a.cmp(b),
+        (Seconds(a), Seconds(b)) => a.total_cmp(b),
+        (Process { name, pid, start_s, .. }, Process { name: name2, pid: pid2, start_s: start2, .. }) => {
+            let starts = start_s.unwrap_or(0.0).total_cmp(&start2.unwrap_or(0.0));
+            name.cmp(name2).then(pid.cmp(pid2)).then(starts)
+        }
+        (
+            Thread { name, tid, pid, start_s },
+            Thread { name: name2, tid: tid2, pid: pid2, start_s: start2 },
+        ) => {
+            let starts = start_s.unwrap_or(0.0).total_cmp(&start2.unwrap_or(0.0));
+            name.cmp(name2).then(pid.cmp(pid2)).then(tid.cmp(tid2)).then(starts)
+        }
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
