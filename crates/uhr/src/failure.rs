@@ -76,10 +76,14 @@ impl Failure {
             let exit = if query.is_usage() { Exit::Usage } else { Exit::Failed };
             return Self { exit, answer: ErrorAnswer::from(query) };
         }
-        match error.downcast_ref::<RecordingError>() {
-            Some(recording) => Self::new(Exit::Failed, code_of(recording), format!("{error:#}")),
-            None => Self::new(Exit::Failed, "failed", format!("{error:#}")),
+        if let Some(recording) = error.downcast_ref::<RecordingError>() {
+            return Self::new(Exit::Failed, code_of(recording), format!("{error:#}"));
         }
+        // Files say what they are in errors of their own; a bare one is from the standard output.
+        if error.is::<std::io::Error>() {
+            return Self::new(Exit::Failed, "io", format!("cannot write the answer: {error}"));
+        }
+        Self::new(Exit::Failed, "failed", format!("{error:#}"))
     }
 
     /// Names that could have been meant.

@@ -48,9 +48,8 @@ pub(crate) fn say(line: &str) {
 
 /// Prints why a command failed, as JSON to the standard output or as lines to the standard error.
 pub(crate) fn failure(form: Form, failure: &Failure) {
-    if form.json {
-        // The exit status still tells when nobody reads this.
-        let _ = json(&failure.answer);
+    // What cannot be written to where it belongs is at least said.
+    if form.json && json(&failure.answer).is_ok() {
         return;
     }
     let error = &failure.answer.error;

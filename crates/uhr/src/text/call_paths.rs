@@ -4,6 +4,7 @@ use uhr_model::Dimension;
 use uhr_query::answers::{CallPathsAnswer, Direction, PathRow, Paths, TreeRow};
 
 use super::clean::width;
+use super::query::key_text;
 use super::table::{Column, Table};
 use super::wrap::{hang_items, wrap};
 use super::{answer, quantity};
@@ -38,7 +39,7 @@ pub(crate) fn lines(paths: &CallPathsAnswer, terminal: Terminal) -> Vec<String> 
 fn function_in_words(paths: &CallPathsAnswer) -> String {
     let totals = &paths.function;
     let unit = paths.metric.unit.as_str();
-    let name = name_of(&totals.key);
+    let name = key_text(&totals.key);
     let what = match paths.request.direction {
         Direction::Paths => "whole paths through",
         Direction::Callers => "callers of",
@@ -100,12 +101,4 @@ fn names_of(row: &PathRow) -> Vec<String> {
         names.insert(after, format!("… {} more …", row.omitted));
     }
     names
-}
-
-fn name_of(key: &uhr_query::answers::Key) -> String {
-    let function = key.get(Dimension::Function).map(ToString::to_string).unwrap_or_default();
-    match key.get(Dimension::Module) {
-        Some(module) => format!("{function} ({module})"),
-        None => function,
-    }
 }

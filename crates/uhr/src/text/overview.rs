@@ -1,8 +1,8 @@
 //! `uhr overview` for people: computing or waiting, on what, how big, and how far to trust it.
 
-use uhr_query::answers::{Activity, Key, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust};
+use uhr_query::answers::{Activity, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust};
 
-use super::query::key_cell;
+use super::query::key_text;
 use super::table::{Column, Table};
 use super::wrap::{hang, wrap};
 use super::{answer, quantity};
@@ -171,11 +171,4 @@ fn trust(trust: &Trust, terminal: Terminal) -> Vec<String> {
     lines.extend(answer::coverage(&trust.coverage, "cpu", narrower).iter().map(|line| format!("  {line}")));
     lines.extend(wrap(&sentence, narrower.width).iter().map(|line| format!("  {}", terminal.dim(line))));
     lines
-}
-
-/// A key in one phrase: `parse_json (app)`.
-fn key_text(key: &Key) -> String {
-    let mut values = key.0.iter().map(|(_, value)| key_cell(value));
-    let first = values.next().unwrap_or_default();
-    values.fold(first, |text, value| format!("{text} ({value})"))
 }

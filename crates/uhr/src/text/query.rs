@@ -111,16 +111,41 @@ fn column_of(dimension: Dimension) -> Column {
     }
 }
 
-fn key_cells<'a>(key: &'a Key, dimensions: &'a [Dimension]) -> impl Iterator<Item = String> + 'a {
-    dimensions.iter().map(|&dimension| match (dimension, key.get(dimension)) {
-        // Whose file is unknown has no line either: once is enough.
-        (Dimension::Line, Some(KeyValue::Unknown)) | (_, None) => String::new(),
-        (_, Some(value)) => key_cell(value),
-    })
+fn key_cells(key: &Key, dimensions: &[Dimension]) -> Vec<String> {
+    let mut cells: Vec<String> = Vec::new();
+    for &dimension in dimensions {
+        let cell = match (dimension, key.get(dimension)) {
+            // Whose file is unknown has no line either: once is enough.
+            (Dimension::Line, Some(KeyValue::Unknown)) | (_, None) => String::new(),
+            (_, Some(value)) => key_cell(value),
+        };
+        let is_repeated = is_marker(&cell) && cells.contains(&cell);
+        cells.push(if is_repeated { String::new() } else { cell });
+    }
+    cells
+}
+
+/// A key in one phrase: `parse_json (app)`.
+pub(crate) fn key_text(key: &Key) -> String {
+    let mut text = String::new();
+    for (_, value) in &key.0 {
+        let cell = key_cell(value);
+        if text.is_empty() {
+            text = cell;
+        } else if text != cell {
+            text = format!("{text} ({cell})");
+        }
+    }
+    text
+}
+
+/// Whether it stands for what has no name, such as `[too short to sample]`, which is said once a row.
+fn is_marker(cell: &str) -> bool {
+    cell.starts_with('[')
 }
 
 /// A key as a cell.
-pub(crate) fn key_cell(value: &KeyValue) -> String {
+fn key_cell(value: &KeyValue) -> String {
     match value {
         KeyValue::Process { start_s: Some(start), .. } | KeyValue::Thread { start_s: Some(start), .. } => {
             format!("{value} from {}", quantity::time(start * 1e9))

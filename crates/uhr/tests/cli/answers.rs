@@ -135,3 +135,15 @@ fn a_picture_can_be_written_and_says_so() {
     assert!(std::fs::read_to_string(fixture.path("cpu.svg")).unwrap().contains("</svg>"));
     assert!(ran.stdout.contains("cpu.svg"), "{}", ran.stdout);
 }
+
+#[test]
+fn a_recording_without_names_answers_and_says_what_it_is() {
+    let fixture = Fixture::unfinished();
+    let answer = fixture.run(&["query", "rec", "--group-by", "thread", "--json"]).json();
+    assert_eq!(answer["recording"]["state"], "captured");
+    assert_eq!(answer["metric"]["total"], 10_000_000_000_u64);
+    let text = fixture.run(&["query", "rec"]);
+    assert_eq!(text.status, 0, "{}", text.stderr);
+    // The program is not on this machine: its code stays as module and offset.
+    assert!(text.stdout.contains(" · captured") && text.stdout.contains("app+0x"), "{}", text.stdout);
+}

@@ -66,6 +66,13 @@ impl Fixture {
         fixture
     }
 
+    /// A recording whose names were never looked up, as a killed recorder leaves it.
+    pub fn unfinished() -> Self {
+        let fixture = Self::empty();
+        capture(&fixture.path("rec"));
+        fixture
+    }
+
     /// An empty folder.
     pub fn empty() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
@@ -154,12 +161,16 @@ fn manifest() -> Manifest {
     manifest
 }
 
-fn write(folder: &Path, name_of: &dyn Fn(&str) -> String) {
+fn capture(folder: &Path) {
     let manifest = manifest();
     let mut writer = RecordingWriter::create(folder, &manifest).unwrap();
     write_dictionaries(&mut writer);
     write_observations(&mut writer);
     writer.finish(&manifest).unwrap();
+}
+
+fn write(folder: &Path, name_of: &dyn Fn(&str) -> String) {
+    capture(folder);
     let recording = Recording::open(folder).unwrap();
     finalize(&recording, names(name_of)).unwrap();
 }

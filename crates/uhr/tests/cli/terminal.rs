@@ -69,3 +69,15 @@ fn a_reader_that_goes_away_is_no_failure() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
 }
+
+#[test]
+fn a_full_disk_is_a_failure_that_is_said() {
+    let fixture = Fixture::new();
+    for args in [&["query", "rec"][..], &["query", "rec", "--json"], &["flamegraph", "rec"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = fixture.uhr(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.starts_with("uhr: cannot write the answer: No space left"), "{args:?}: {said}");
+    }
+}

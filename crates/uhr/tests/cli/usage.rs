@@ -103,6 +103,24 @@ fn an_output_is_never_overwritten() {
 }
 
 #[test]
+fn damaged_and_foreign_recordings_are_named() {
+    let fixture = Fixture::new();
+    let table = fixture.path("rec/samples.parquet");
+    let bytes = std::fs::read(&table).unwrap();
+    std::fs::write(&table, &bytes[..bytes.len() / 2]).unwrap();
+    let error = fails(&fixture, &["query", "rec"], 1, "damaged-recording");
+    assert!(error["message"].as_str().unwrap().contains("samples.parquet"), "{error}");
+    std::fs::write(fixture.path("rec/manifest.json"), r#"{"format": "another", "format_version": 1}"#)
+        .unwrap();
+    fails(&fixture, &["query", "rec"], 1, "no-recording");
+    std::fs::write(fixture.path("rec/manifest.json"), r#"{"format": "uhr-recording", "format_version": 99}"#)
+        .unwrap();
+    fails(&fixture, &["query", "rec"], 1, "recording-too-new");
+    std::fs::write(fixture.path("rec/manifest.json"), "{").unwrap();
+    fails(&fixture, &["query", "rec"], 1, "no-recording");
+}
+
+#[test]
 fn record_refuses_what_makes_no_sense() {
     let fixture = Fixture::empty();
     for args in [
