@@ -11,8 +11,10 @@ use super::cache::UnwindCache;
 use super::code::Call;
 use super::memory::TargetMemory;
 use super::process::ProcessUnwinder;
+use super::registers::Registers;
+use super::row::Step;
 use super::stack::{StackCopy, StackWords};
-use super::walk::Walk;
+use super::walk::{Frame, Walk};
 
 impl ProcessUnwinder {
     /// Takes a chain that the kernel delivered (user addresses only, without its context marks), pushes its frames to
@@ -40,6 +42,27 @@ impl ProcessUnwinder {
             None => return StackEnding::BrokenFramePointers,
         }
         StackEnding::Complete
+    }
+}
+
+impl ProcessUnwinder {
+    /// The caller of the innermost function. A chain lacks it where that function has no frame at this instruction: in
+    /// its first instructions, and all through functions that call nothing, from which compilers leave the frame out
+    /// (Go; gcc 12 whatever it is told). `stack` may be short: such a function has little on it.
+    pub fn caller_of_leaf(
+        &mut self,
+        regs: Registers,
+        stack: StackCopy<'_>,
+        code: Option<&dyn TargetMemory>,
+        cache: &mut UnwindCache,
+    ) -> Option<Avma> {
+        let mut no_frames = Vec::new();
+        let frame = Frame::interrupted(regs);
+        let mut walk = self.start_walk(StackWords::of_copy(stack), code, cache, &mut no_frames);
+        match walk.step_from(&frame)? {
+            Step::Caller(caller) => Some(Avma(caller.ip())),
+            Step::First => None,
+        }
     }
 }
 

@@ -93,6 +93,16 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// One step from a frame, if it can be made. Code that returns from a signal was not called.
+    pub(super) fn step_from(&mut self, frame: &Frame) -> Option<Step> {
+        let place = self.place(frame.address().lookup())?;
+        let is_entry = place.module.is_some_and(|module| module.is_entry_function(place.stated));
+        if is_entry || self.is_signal_frame(frame, &place) {
+            return None;
+        }
+        self.leave(frame, &place, false).ok()
+    }
+
     /// The code at an address of the process; `None` outside all known mappings.
     pub(super) fn place(&mut self, address: Avma) -> Option<Place<'a>> {
         let mapping = self.mappings.find(address.0)?;

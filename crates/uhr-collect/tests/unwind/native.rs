@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use uhr_collect::unwind::FramePointers;
-use uhr_model::{CodeAddress, StackEnding};
+use uhr_collect::unwind::{FramePointers, Registers, StackCopy, TargetMemory};
+use uhr_model::{Avma, CodeAddress, StackEnding};
 
 use crate::target::{Moment, Target, compile};
 
@@ -338,10 +338,27 @@ fn an_address_outside_every_known_mapping() {
     let mut target = Target::run(&mut Command::new(program));
     let moment = target.stop_in("spin");
     let start = moment.frames[0].lookup().0 & !0xfff;
-    target.unwinder.unmap(uhr_model::Avma(start)..uhr_model::Avma(start + 0x1000));
+    target.unwinder.unmap(Avma(start)..Avma(start + 0x1000));
     let again = target.unwind(moment.regs, 16 << 10);
     assert_eq!((again.ending, again.frames.len()), (StackEnding::UnknownMapping, 1));
     assert!(!target.unwinder.knows(again.frames[0].lookup()));
+}
+
+#[test]
+fn a_chain_lacks_the_caller_of_a_function_without_a_frame_and_a_short_copy_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for flags in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
+        let program = compile(folder.path(), &["gcc", "-O2", flags], "chain.c", CHAIN, "chain");
+        let mut target = Target::run(&mut Command::new(program));
+        let moment = target.stop_in("spin");
+        let memory = target.memory();
+        let mut bytes = [0; 128];
+        memory.read(Avma(moment.regs.rsp), &mut bytes).unwrap();
+        let registers = Registers::new(moment.regs.rip, moment.regs.rsp).with_bp(moment.regs.rbp);
+        let stack = StackCopy { start: Avma(moment.regs.rsp), bytes: &bytes };
+        let caller = target.unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut target.cache);
+        assert_eq!(caller.map(CodeAddress::Return), Some(moment.frames[1]), "{flags}: {:?}", moment.names);
+    }
 }
 
 #[test]
@@ -358,7 +375,7 @@ fn kernel_chains_are_whole_if_they_reach_the_caller_of_main() {
             target.unwinder.frame_pointer_chain(chain, 127, Some(&memory), &mut target.cache, &mut out);
         (ending, out.len())
     };
-    let address = |frame: &CodeAddress<uhr_model::Avma>| match frame {
+    let address = |frame: &CodeAddress<Avma>| match frame {
         CodeAddress::Instruction(address) | CodeAddress::Return(address) => address.0,
     };
     let chain: Vec<u64> = moment.frames.iter().map(address).collect();
