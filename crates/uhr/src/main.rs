@@ -18,13 +18,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Form};
+use args::{Cli, Command, Form};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let form = Form { json: usage::asks_for_json(std::env::args_os()) };
+    let mut form = Form { json: usage::asks_for_json(std::env::args_os()) };
     let result = match Cli::try_parse() {
-        Ok(cli) => commands::run(cli.command),
+        Ok(cli) => {
+            // The standard output of `record` is the recorded command's, and so may be a `--json` in its line.
+            form.json &= !matches!(cli.command, Command::Record(_));
+            commands::run(cli.command)
+        }
         Err(error) => usage::answer(error),
     };
     match result {

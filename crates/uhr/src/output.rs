@@ -68,7 +68,5 @@ pub(crate) fn failure(form: Form, failure: &Failure) {
 
 /// Whether the reader of our output has gone, as `head` does: that is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    })
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

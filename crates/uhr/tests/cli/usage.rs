@@ -141,6 +141,10 @@ fn record_refuses_what_makes_no_sense() {
 
 #[test]
 fn json_behind_the_dashes_belongs_to_the_command() {
-    let ran = Fixture::empty().run(&["record", "--bogus", "--", "jq", "--json"]);
+    let fixture = Fixture::new();
+    let ran = fixture.run(&["record", "--bogus", "--", "jq", "--json"]);
     assert_eq!((ran.status, ran.stdout.as_str()), (2, ""));
+    let ran = fixture.run(&["record", "-o", "rec", "echo", "--json"]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (125, ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("rec exists already"), "{}", ran.stderr);
 }
