@@ -230,9 +230,10 @@ fn count_samples(profile: &Profile, slots: Slots) -> Result<Vec<Part<'_>>, Query
         let mut part = Part::new(profile, slots);
         for row in range {
             let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
-            let tag =
-                Tag { source: Source::Sampled, ending: ending(rows.ending[row])?, kind: 0, syscall: None };
-            part.add((rows.thread[row], rows.stack[row]), slot, tag, (1, rows.weight_ns[row]))?;
+            let ending = ending(rows.ending[row])?;
+            let tag = Tag { source: Source::Sampled, ending, kind: 0, syscall: None };
+            let samples = u32::from(!ending.is_without_sample());
+            part.add((rows.thread[row], rows.stack[row]), slot, tag, (samples, rows.weight_ns[row]))?;
         }
         Ok(part)
     })

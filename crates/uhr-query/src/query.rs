@@ -156,9 +156,16 @@ fn counted_row(key: Key, sums: &Sums, whole: u64, intervals: [Interval; 2]) -> C
 /// Up to three questions that make sense after this one.
 fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[CountedRow]) -> Vec<String> {
     let mut next = Vec::new();
-    let named = rows.iter().find_map(|row| match row.key.get(Dimension::Function) {
-        Some(KeyValue::Text(name)) if !name.starts_with('[') => Some(name),
-        _ => None,
+    // Where a thread left the CPU is the same kernel function for almost every wait.
+    let is_wait = matches!(question.metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall);
+    let named = rows.iter().find_map(|row| {
+        match (row.key.get(Dimension::Function), row.key.get(Dimension::Module)) {
+            (Some(KeyValue::Text(_)), Some(KeyValue::Text(module))) if is_wait && module == "[kernel]" => {
+                None
+            }
+            (Some(KeyValue::Text(name)), _) if !name.starts_with('[') => Some(name),
+            _ => None,
+        }
     });
     if let Some(name) = named {
         next.push(question.command("call-paths", profile).with("function", name).text());

@@ -73,6 +73,7 @@ fn a_program_that_waits_for_a_lock_in_user_code() {
         ])
     );
     assert!(answer["next"][0].as_str().unwrap().contains("--metric off-cpu"), "{}", answer["next"]);
+    assert!(answer["next"][1].as_str().unwrap().ends_with("--function lock"), "{}", answer["next"]);
 }
 
 #[test]

@@ -178,6 +178,7 @@ fn time_without_a_sample_stands_in_a_row_of_its_own_in_every_grouping() {
             "{group}"
         );
         assert_eq!(all["metric"]["total"], 6 * MS);
+        assert_eq!(all["metric"]["samples"], 1, "only what was sampled is a sample");
     }
     let both = answer(&rec.profile, "thread,function", |_| ());
     assert_eq!(both["rows"][0]["key"]["thread"], json!({"name": "brief", "tid": 101, "pid": 100}));

@@ -5,10 +5,13 @@ mod activity;
 mod machine;
 mod top;
 
-use uhr_model::Metric;
+use uhr_model::{Dimension, Metric};
 
 use crate::QueryError;
-use crate::answers::{Activity, KeyValue, Memory, OverviewAnswer, OverviewRequest, Trust, Verdict, rounded};
+use crate::answers::{
+    Activity, Key, KeyValue, Memory, OverviewAnswer, OverviewRequest, OverviewRow, Top, Trust, Verdict,
+    Waits, rounded,
+};
 use crate::cells::Cells;
 use crate::coverage::coverage;
 use crate::filter::Filters;
@@ -44,7 +47,15 @@ pub fn overview(
     let waits = top::waits(profile, &question, &selection, &off_cpu);
     let memory = memory(profile, &selection, whole_names)?;
     let machine = machine::machine(profile, &activity);
-    let next = next(&Found { profile, question: &question, activity: &activity, top: &top, memory: &memory });
+    let found = Found {
+        profile,
+        question: &question,
+        activity: &activity,
+        top: &top,
+        waits: &waits,
+        memory: &memory,
+    };
+    let next = next(&found);
     Ok(OverviewAnswer {
         schema: "uhr.overview/1",
         ok: true,
@@ -68,10 +79,7 @@ fn memory(profile: &Profile, selection: &Selection, whole_names: bool) -> Result
     let rows =
         growth.into_iter().take(ROWS).filter(|(_, _, peak, _)| *peak as f64 >= largest as f64 * LEAST_SHARE);
     let row = |(process, first, peak, last): (u32, u64, u64, u64)| Memory {
-        key: crate::answers::Key(vec![(
-            uhr_model::Dimension::Process,
-            profile.owners.process_key(process as usize, whole_names),
-        )]),
+        key: Key(vec![(Dimension::Process, profile.owners.process_key(process as usize, whole_names))]),
         first,
         peak,
         last,
@@ -99,7 +107,8 @@ struct Found<'a> {
     profile: &'a Profile,
     question: &'a Question,
     activity: &'a Activity,
-    top: &'a crate::answers::Top,
+    top: &'a Top,
+    waits: &'a Waits,
     memory: &'a [Memory],
 }
 
@@ -109,23 +118,24 @@ const NOTABLE_GROWTH: i64 = 16 << 20;
 fn next(found: &Found<'_>) -> Vec<String> {
     let about = |metric| Question { metric, ..found.question.clone() };
     let query = |metric, by: &str| about(metric).command("query", found.profile).with("group-by", by).text();
-    let hottest =
-        found.top.functions.iter().find_map(|row| match row.key.get(uhr_model::Dimension::Function) {
+    let paths = |metric, rows: &[OverviewRow]| {
+        let name = rows.iter().find_map(|row| match row.key.get(Dimension::Function) {
             Some(KeyValue::Text(name)) if !name.starts_with('[') => Some(name),
             _ => None,
-        });
+        })?;
+        Some(about(metric).command("call-paths", found.profile).with("function", name).text())
+    };
     let cpu = query(Metric::Cpu, "function");
     let waits = query(Metric::OffCpu, "wait,function");
     let mut next = match found.activity.verdict {
-        Verdict::Computing | Verdict::Mixed | Verdict::Nothing => vec![cpu],
-        Verdict::Waiting => vec![waits.clone()],
-        Verdict::Starved => vec![query(Metric::Runqueue, "thread"), cpu],
+        Verdict::Computing | Verdict::Mixed | Verdict::Nothing => vec![cpu.clone()],
+        Verdict::Waiting => vec![query(Metric::OffCpu, "thread,wait")],
+        Verdict::Starved => vec![query(Metric::Runqueue, "thread"), cpu.clone()],
     };
-    if let Some(name) = hottest
-        && found.activity.verdict != Verdict::Waiting
-    {
-        next.push(about(Metric::Cpu).command("call-paths", found.profile).with("function", name).text());
-    }
+    next.extend(match found.activity.verdict {
+        Verdict::Waiting => paths(Metric::OffCpu, &found.waits.functions),
+        _ => paths(Metric::Cpu, &found.top.functions),
+    });
     let grew = |row: &Memory| row.growth >= NOTABLE_GROWTH && row.growth as u64 >= row.peak / 5;
     if found.memory.iter().any(grew) {
         next.push(query(Metric::PageFaults, "region,function"));
@@ -134,7 +144,7 @@ fn next(found: &Found<'_>) -> Vec<String> {
         next.push(query(Metric::Cpu, "process"));
     }
     next.push(match found.activity.verdict {
-        Verdict::Waiting => query(Metric::Cpu, "function"),
+        Verdict::Waiting => cpu,
         _ => waits,
     });
     next.truncate(3);

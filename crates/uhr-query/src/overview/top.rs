@@ -37,9 +37,13 @@ pub(super) fn waits(profile: &Profile, question: &Question, selection: &Selectio
         total_ns: total.weight,
         count: total.samples,
         kinds,
-        syscalls: by(Dimension::Syscall).0,
+        syscalls: by(Dimension::Syscall).0.into_iter().filter(is_known).collect(),
         functions: callers_of_kernel(profile, &question, selection, cells),
     }
+}
+
+fn is_known(row: &OverviewRow) -> bool {
+    row.key.0.iter().all(|(_, value)| *value != KeyValue::Unknown)
 }
 
 /// Page faults by kind of memory and by function.

@@ -3,8 +3,9 @@
 #![allow(unreachable_pub, reason = "a module of several test binaries")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use uhr_model::{FrameMode, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
@@ -338,14 +339,20 @@ pub fn valid(answer: &impl uhr_query::answers::Answer) -> serde_json::Value {
     fn name<A: uhr_query::answers::Answer>(_: &A) -> &'static str {
         A::SCHEMA
     }
+    // Compiling a schema takes longer than most questions.
+    static VALIDATORS: Mutex<BTreeMap<&str, Arc<jsonschema::Validator>>> = Mutex::new(BTreeMap::new());
+    let compile = |name| {
+        let schema = uhr_query::answers::schema(name).unwrap();
+        Arc::new(jsonschema::validator_for(&schema).unwrap())
+    };
+    let name = name(answer);
+    let validator = VALIDATORS.lock().unwrap().entry(name).or_insert_with(|| compile(name)).clone();
     let value = serde_json::to_value(answer).unwrap();
-    let schema = uhr_query::answers::schema(name(answer)).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator
         .iter_errors(&value)
         .map(|error| format!("{} at {}", error, error.instance_path()))
         .collect();
     assert!(errors.is_empty(), "{errors:#?}\n{value:#}");
-    assert_eq!(value["schema"], name(answer));
+    assert_eq!(value["schema"], name);
     value
 }
