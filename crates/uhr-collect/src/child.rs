@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::CollectError;
+use crate::perf::{OpenFiles, raise_open_files};
 
 /// Whom a command runs as.
 #[derive(Clone, Debug)]
@@ -53,7 +54,10 @@ impl HeldChild {
         if let Some(user) = user {
             command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
         }
-        hold(&mut command, pid_writer, go_reader, go.as_raw_fd(), user.cloned());
+        let files = raise_open_files().map_err(system("reading the limit of open files"))?;
+        let held =
+            Held { pid: pid_writer, go: go_reader, go_writer: go.as_raw_fd(), files, user: user.cloned() };
+        held.hold(&mut command);
         // `spawn` returns when the program was executed, or could not be: so it waits on a thread of its own.
         let spawning = std::thread::Builder::new()
             .name("uhr-spawn".to_owned())
@@ -140,24 +144,44 @@ pub fn find_program(name: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Makes the forked child tell its pid and wait for the word.
-fn hold(command: &mut Command, pid: PipeWriter, go: PipeReader, go_writer: i32, user: Option<User>) {
-    let wait = move || {
+/// What the forked child needs before it executes its program.
+struct Held {
+    /// It tells its pid here.
+    pid: PipeWriter,
+    /// It waits here for the word,
+    go: PipeReader,
+    /// which comes from here: the inherited copy of the writing end.
+    go_writer: i32,
+    files: OpenFiles,
+    user: Option<User>,
+}
+
+impl Held {
+    /// Makes the forked child tell its pid, wait for the word, and undo what it has from uhr.
+    fn hold(self, command: &mut Command) {
+        // SAFETY: the closure does only what is allowed between fork and exec; see `wait`.
+        unsafe { command.pre_exec(move || self.wait()) };
+    }
+
+    fn wait(&self) -> io::Result<()> {
         // SAFETY: between fork and exec: only system calls on values that were there before, no allocation. The inherited
         // copy of the writing end is closed, so that the read ends when uhr does.
         unsafe {
-            libc::close(go_writer);
+            libc::close(self.go_writer);
             let own = libc::getpid().to_ne_bytes();
-            libc::write(pid.as_raw_fd(), own.as_ptr().cast(), own.len());
+            libc::write(self.pid.as_raw_fd(), own.as_ptr().cast(), own.len());
             let mut word = 0u8;
-            if libc::read(go.as_raw_fd(), (&raw mut word).cast(), 1) != 1 {
+            if libc::read(self.go.as_raw_fd(), (&raw mut word).cast(), 1) != 1 {
                 libc::_exit(125);
             }
             // uhr blocks signals to take them from a descriptor; the command must not inherit that.
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-            if let Some(user) = &user
+            // Nor the raised limit of open files: programs that use select(2) cannot stand it.
+            let files = libc::rlimit { rlim_cur: self.files.soft_before, rlim_max: self.files.hard };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+            if let Some(user) = &self.user
                 && (libc::setgroups(user.groups.len(), user.groups.as_ptr()) != 0
                     || libc::setgid(user.gid) != 0
                     || libc::setuid(user.uid) != 0)
@@ -166,9 +190,7 @@ fn hold(command: &mut Command, pid: PipeWriter, go: PipeReader, go_writer: i32, 
             }
         }
         Ok(())
-    };
-    // SAFETY: the closure does only what is allowed between fork and exec; see there.
-    unsafe { command.pre_exec(wait) };
+    }
 }
 
 fn pidfd(pid: u32) -> io::Result<File> {

@@ -30,6 +30,7 @@ pub(crate) struct Counted {
     pub(crate) malformed: u64,
     pub(crate) without_task: u64,
     pub(crate) unknown: u64,
+    pub(crate) second_hand: u64,
     pub(crate) cpu_stacks: [u64; StackEnding::ALL.len()],
 }
 
@@ -109,6 +110,7 @@ impl Pipeline {
 
     fn sample(&mut self, sample: &Sample<'_>, stamp: Stamp, cpu: u32) {
         let Stamp { time_ns, pid, tid, .. } = stamp;
+        self.counted.second_hand += u64::from(sample.is_second_hand);
         let (stack, ending) = self.stack(sample, pid, time_ns);
         let region = sample.address.map(|address| self.region(pid, Avma(address), time_ns));
         let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
@@ -141,7 +143,7 @@ impl Pipeline {
                     weight: sample.period,
                 });
             }
-            EventKind::Switch => {
+            EventKind::Switch | EventKind::SwitchThinned => {
                 // The kernel's frames say later what it waits for; see the finish step.
                 thread.time.set_switch_stack(WaitStack {
                     stack,
@@ -344,10 +346,9 @@ impl Pipeline {
             .tasks
             .threads()
             .filter(|thread| {
-                thread
-                    .time
-                    .waits_without_stack_since()
-                    .is_some_and(|since| now_ns.saturating_sub(since) >= longer_than_ns)
+                let since = thread.time.waits_without_stack_since();
+                !thread.has_no_events()
+                    && since.is_some_and(|since| now_ns.saturating_sub(since) >= longer_than_ns)
             })
             .map(|thread| (thread.pid, thread.row.tid))
             .take(most)

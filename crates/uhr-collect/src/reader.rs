@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::CollectError;
-use crate::perf::Session;
+use crate::perf::{Attached, Decoder, EventKind, Ladder, Session, monotonic_ns};
 
 /// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -23,20 +23,24 @@ pub(crate) struct Batch {
     /// When the pass began.
     pub(crate) started_ns: u64,
     pub(crate) corrupt_bytes: u64,
+    /// Threads that could not be attached since the last pass.
+    pub(crate) unattached: Vec<u32>,
     /// Every target is gone: nothing more will come.
     pub(crate) is_over: bool,
 }
 
 impl Batch {
-    fn of(session: &mut Session) -> Self {
-        let mut batch = Self::default();
+    /// Reads the rings. Counts samples of `counted` on the way.
+    fn of(session: &mut Session, decoder: &Decoder, counted: EventKind) -> (Self, u64) {
+        let (mut batch, mut samples) = (Self::default(), 0);
         let drained = session.drain(&mut |ring, record| {
+            samples += u64::from(decoder.may_be_of(record, counted));
             batch.bytes.extend_from_slice(record);
             batch.records.push((ring as u32, record.len() as u32));
         });
         batch.started_ns = drained.started_ns;
         batch.corrupt_bytes = drained.corrupt_bytes;
-        batch
+        (batch, samples)
     }
 
     /// The records, each with the number of its ring.
@@ -97,12 +101,16 @@ impl Reader {
 }
 
 fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Session {
+    let decoder = session.decoder();
+    let mut ladder = Ladder::new(session.granted().stack_copy_bytes > 0, monotonic_ns());
     loop {
-        let mut stop = false;
+        let (mut stop, mut unattached) = (false, Vec::new());
         for order in orders.try_iter() {
             match order {
                 Order::AddThread(tid) => {
-                    let _ = session.add_thread(tid); // What finds no room is counted in `granted`.
+                    if let Ok(Attached::NoRoom) = session.add_thread(tid) {
+                        unattached.push(tid);
+                    }
                 }
                 Order::Stop => stop = true,
             }
@@ -112,7 +120,12 @@ fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Ord
         } else {
             let _ = session.wait(PAUSE);
         }
-        let mut batch = Batch::of(&mut session);
+        let (mut batch, samples) = Batch::of(&mut session, &decoder, ladder.kind());
+        if ladder.see(samples, batch.started_ns) && !stop {
+            // If the kernel refuses, what is lost is counted.
+            let _ = session.thin_switches(ladder.is_thinned());
+        }
+        batch.unattached = unattached;
         batch.is_over = session.is_over() && batch.records.is_empty();
         let is_over = batch.is_over;
         // An empty batch says something too: that what came before can be put in order now.

@@ -12,7 +12,8 @@ use crate::error::CollectError;
 use crate::host::{LoadCounters, clock, host};
 use crate::modules::HeldFile;
 use crate::perf::{
-    Decoder, EventCounts, EventKind, Granted, Merger, RingLayout, Session, Targets, UserStack, monotonic_ns,
+    Decoder, EventCounts, EventKind, Granted, Limitation, Merger, RingLayout, Session, THINNED_TO, Targets,
+    Thinned, UserStack, monotonic_ns,
 };
 use crate::pipeline::Pipeline;
 use crate::procfs;
@@ -78,6 +79,7 @@ pub struct Recorder {
     corrupt_bytes: u64,
     outside_refused: u64,
     outside_taken: u64,
+    thinned: Thinned,
 }
 
 /// A capture that has ended. Names have still to be looked up; the files that they are in are held open here.
@@ -130,6 +132,7 @@ impl Recorder {
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
         let decoder = session.decoder();
         take_in(&mut pipeline, &options.target, start_ns);
+        granted.unattached.iter().for_each(|&tid| pipeline.tasks.has_no_events(tid));
         if !matches!(options.target, Target::Child { .. }) {
             session
                 .enable()
@@ -155,6 +158,7 @@ impl Recorder {
             corrupt_bytes: 0,
             outside_refused: 0,
             outside_taken: 0,
+            thinned: Thinned::default(),
         })
     }
 
@@ -198,8 +202,7 @@ impl Recorder {
         let end_ns = monotonic_ns();
         let (batches, session) = self.reader.stop();
         for batch in &batches {
-            self.corrupt_bytes += batch.corrupt_bytes;
-            batch.records().for_each(|(ring, record)| self.merger.push(ring, record));
+            self.push(batch);
         }
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
         self.merger.finish(&mut |record| hand_over(decoder, pipeline, record));
@@ -209,6 +212,7 @@ impl Recorder {
         let counts = session.as_ref().map(Session::counts).unwrap_or_default();
         if let Some(session) = session {
             self.granted = session.granted().clone();
+            self.thinned = session.thinned();
         }
         self.manifest.state = State::Captured;
         self.manifest.window = Window { start_ns: self.manifest.window.start_ns, end_ns };
@@ -223,11 +227,17 @@ impl Recorder {
     }
 
     fn take(&mut self, batch: &Batch) {
-        self.corrupt_bytes += batch.corrupt_bytes;
-        batch.records().for_each(|(ring, record)| self.merger.push(ring, record));
+        self.push(batch);
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
         self.merger.release(self.arrived_ns, &mut |record| hand_over(decoder, pipeline, record));
         self.arrived_ns = batch.started_ns;
+    }
+
+    fn push(&mut self, batch: &Batch) {
+        self.corrupt_bytes += batch.corrupt_bytes;
+        batch.records().for_each(|(ring, record)| self.merger.push(ring, record));
+        // They were taken in when their FORK records came, for that is why they were to be attached to.
+        batch.unattached.iter().for_each(|&tid| self.pipeline.tasks.has_no_events(tid));
     }
 
     fn tick(&mut self) -> Result<(), CollectError> {
@@ -244,6 +254,7 @@ impl Recorder {
         }
         if self.last_flush.elapsed() >= Duration::from_secs(1) || self.pipeline.writer.wants_flush() {
             self.pipeline.look_for_names();
+            self.pipeline.tasks.poll_totals();
             self.pipeline.writer.flush()?;
             self.last_flush = Instant::now();
         }
@@ -259,7 +270,7 @@ impl Recorder {
         // Of the whole machine the clock counts idle time too: there, what threads ran is what could be sampled.
         let running_ns = match self.manifest.settings.target.as_str() {
             "machine" => self.pipeline.tasks.on_cpu_ns,
-            _ => of(EventKind::Cpu).map_or(0, |row| row.value),
+            _ => of(EventKind::Cpu).map_or(0, |row| row.value) + self.pipeline.tasks.without_events_ns,
         };
         let mut cpu = SampleLedger {
             expected: (running_ns / period_ns).max(counted.cpu_samples),
@@ -268,7 +279,8 @@ impl Recorder {
             ..SampleLedger::default()
         };
         let rest = cpu.expected.saturating_sub(cpu.captured + cpu.lost);
-        cpu.too_short = rest.min(self.pipeline.tasks.too_short_ns / period_ns);
+        let without_sample_ns = self.pipeline.tasks.too_short_ns + self.pipeline.tasks.without_events_ns;
+        cpu.too_short = rest.min(without_sample_ns / period_ns);
         let rest = rest - cpu.too_short;
         if !granted.kernel_visible && rest > cpu.expected / 100 {
             cpu.not_visible = rest;
@@ -281,6 +293,7 @@ impl Recorder {
             ("records of an unknown type", counted.unknown),
             ("corrupt ring bytes", self.corrupt_bytes),
             ("throttled events", counted.throttles),
+            ("samples that another profiler's event filled", counted.second_hand),
             ("stacks of waits that may not be read", self.outside_refused),
             ("records handed on before their turn", self.merger.forced()),
             ("threads gone before they were attached", granted.gone as u64),
@@ -292,7 +305,7 @@ impl Recorder {
         misses.retain(|_, count| *count > 0);
         Ledger {
             cpu,
-            faults: fault_ledger(of(EventKind::PageFault), counted.faults),
+            faults: fault_ledger(of(EventKind::PageFault), counted.faults, granted.faults_a_sample),
             switches: counted.switches,
             records_lost: counted.lost,
             out_of_order: self.merger.out_of_order(),
@@ -305,7 +318,15 @@ impl Recorder {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.granted.limitations.iter().map(ToString::to_string).collect();
+        let mut notes: Vec<String> = self.granted.limitations.iter().map(with_remedy).collect();
+        let Thinned { times, total_ns } = self.thinned;
+        if times > 0 {
+            notes.push(format!(
+                "stacks of one switch in {THINNED_TO} were taken for {:.1} s, because the program switches too often; \
+                 they stand for the others",
+                total_ns as f64 / 1e9
+            ));
+        }
         if self.outside_refused > 0 && self.outside_taken == 0 {
             notes.push(
                 "stacks of waiting threads could not be read from outside: that takes the rights of ptrace \
@@ -317,13 +338,21 @@ impl Recorder {
     }
 }
 
-/// The kernel counts every fault, and samples every one up to a rate. What samples stand for is a little off where it
-/// changed its mind about the rate, so the finish step scales them to the count.
-fn fault_ledger(counts: Option<&EventCounts>, sampled: u64) -> SampleLedger {
+/// The kernel counts every fault, and samples one in so many of each thread and CPU. Those after the last sample are in
+/// none (`drift`), so the finish step scales what samples stand for to the count.
+fn fault_ledger(counts: Option<&EventCounts>, sampled: u64, a_sample: u64) -> SampleLedger {
     let expected = counts.map_or(sampled, |row| row.value);
     let captured = sampled.min(expected);
-    let lost = counts.and_then(|row| row.lost).unwrap_or(0).min(expected - captured);
+    let lost = counts.and_then(|row| row.lost).unwrap_or(0).saturating_mul(a_sample).min(expected - captured);
     SampleLedger { expected, captured, lost, drift: expected - captured - lost, ..SampleLedger::default() }
+}
+
+/// What cannot be seen, and the command that allows it.
+fn with_remedy(limitation: &Limitation) -> String {
+    match limitation.hint() {
+        Some(command) => format!("{limitation}; to allow it: {command}"),
+        None => limitation.to_string(),
+    }
 }
 
 fn hand_over(decoder: &Decoder, pipeline: &mut Pipeline, record: &[u8]) {
@@ -405,8 +434,8 @@ fn take_in(pipeline: &mut Pipeline, target: &Target, now_ns: u64) {
 /// uhr's own CPU time, that of ended threads included, and its largest memory so far.
 fn cost() -> UhrCost {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak_kb = status.lines().find_map(|line| {
-        line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
+    let peak_kb = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     UhrCost { cpu_ns: procfs::own_cpu_ns(), peak_memory_bytes: peak_kb.unwrap_or(0) * 1024 }
 }

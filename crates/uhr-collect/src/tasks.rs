@@ -37,6 +37,21 @@ pub(crate) struct Thread {
     pub(crate) time: ThreadTime,
     /// `schedstat` when it was first seen.
     schedstat_at_start: Option<(u64, u64)>,
+    /// No event could be opened for it: the time since then that `schedstat` told last, on CPU and runnable.
+    totals_only: Option<(u64, u64)>,
+}
+
+impl Thread {
+    /// No event tells of it, only the scheduler's totals.
+    pub(crate) fn has_no_events(&self) -> bool {
+        self.totals_only.is_some()
+    }
+
+    /// Time on CPU and runnable since it was first seen, by the scheduler's count. `None` if it is gone.
+    fn totals(&self) -> Option<(u64, u64)> {
+        let (start, now) = (self.schedstat_at_start?, procfs::schedstat(self.pid, self.row.tid)?);
+        Some((now.0.saturating_sub(start.0), now.1.saturating_sub(start.1)))
+    }
 }
 
 /// All tasks of the recording.
@@ -56,6 +71,8 @@ pub(crate) struct Tasks {
     pub(crate) on_cpu_ns: u64,
     /// The part of it that no sample caught, because the thread was too short.
     pub(crate) too_short_ns: u64,
+    /// The part of it that threads without events ran.
+    pub(crate) without_events_ns: u64,
 }
 
 impl Tasks {
@@ -146,7 +163,7 @@ impl Tasks {
             writer.push_thread(row.clone());
             let time = ThreadTime::new(row.id, now_ns, running);
             let schedstat_at_start = procfs::schedstat(pid, tid);
-            self.threads.insert(tid, Thread { row, pid, time, schedstat_at_start });
+            self.threads.insert(tid, Thread { row, pid, time, schedstat_at_start, totals_only: None });
         }
         match self.threads.get_mut(&tid) {
             Some(thread) => thread,
@@ -252,17 +269,42 @@ impl Tasks {
         self.close(&mut thread, now_ns, writer);
     }
 
+    /// No event could be opened for a thread: all that is known of it are the scheduler's totals.
+    pub(crate) fn has_no_events(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.totals_only = Some(thread.totals().unwrap_or_default());
+        }
+    }
+
+    /// Reads the totals of the threads without events. They are gone with the thread, and nobody tells when that is.
+    pub(crate) fn poll_totals(&mut self) {
+        for thread in self.threads.values_mut().filter(|thread| thread.has_no_events()) {
+            if let Some(totals) = thread.totals() {
+                thread.totals_only = Some(totals);
+            }
+        }
+    }
+
     /// Writes a thread's last row, and a row for the time that its samples cannot stand for.
     fn close(&mut self, thread: &mut Thread, now_ns: u64, writer: &mut RecordingWriter) {
-        thread.time.end(now_ns, writer);
-        self.inexact += u64::from(thread.time.contradictions > 0);
+        match thread.totals_only {
+            Some(totals) => thread.time.end_by_totals(now_ns, totals, writer),
+            None => thread.time.end(now_ns, writer),
+        }
+        self.inexact += u64::from(thread.time.contradictions > 0 || thread.has_no_events());
         let on_cpu_ns = thread.time.on_cpu_ns;
         self.on_cpu_ns += on_cpu_ns;
         thread.row.on_cpu_ns = on_cpu_ns;
         writer.push_thread(thread.row.clone());
-        if let Some((ending, weight_ns)) = self.unsampled(thread.row.samples, on_cpu_ns) {
-            if ending == StackEnding::TooShortToSample {
-                self.too_short_ns += weight_ns;
+        let unsampled = match thread.has_no_events() {
+            true => (on_cpu_ns > 0).then_some((StackEnding::NotSampled, on_cpu_ns)),
+            false => self.unsampled(thread.row.samples, on_cpu_ns),
+        };
+        if let Some((ending, weight_ns)) = unsampled {
+            match ending {
+                StackEnding::TooShortToSample => self.too_short_ns += weight_ns,
+                StackEnding::NotSampled => self.without_events_ns += weight_ns,
+                _ => {}
             }
             let (time_ns, thread) = (now_ns.saturating_sub(1), thread.row.id);
             writer.push_sample(SampleRow {
@@ -298,14 +340,11 @@ impl Tasks {
 
     /// The recording ends: everything that still lives is written as it is.
     pub(crate) fn finish(&mut self, now_ns: u64, writer: &mut RecordingWriter) {
+        self.poll_totals();
         let mut threads: Vec<Thread> = self.threads.drain().map(|(_, thread)| thread).collect();
         threads.sort_by_key(|thread| thread.row.id);
         for thread in &mut threads {
-            if let (Some(start), Some(end)) =
-                (thread.schedstat_at_start, procfs::schedstat(thread.pid, thread.row.tid))
-            {
-                thread.row.run_delay_ns = Some(end.1.saturating_sub(start.1));
-            }
+            thread.row.run_delay_ns = thread.totals().map(|(_, runnable_ns)| runnable_ns);
             self.close(thread, now_ns, writer);
         }
     }

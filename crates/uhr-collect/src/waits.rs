@@ -128,6 +128,23 @@ impl ThreadTime {
         self.merged.drain(..).for_each(|row| writer.push_off_cpu(row));
     }
 
+    /// It ended, or the recording did, and no record ever told of it: how long it ran and how long it was runnable comes
+    /// from the scheduler's totals, and the rest it waited. Rows stand as if that had happened in this order.
+    pub(crate) fn end_by_totals(
+        &mut self,
+        now_ns: u64,
+        (on_cpu_ns, runnable_ns): (u64, u64),
+        writer: &mut RecordingWriter,
+    ) {
+        let left_ns = self.since_ns.saturating_add(on_cpu_ns).min(now_ns);
+        let waits_ns = left_ns.saturating_add(runnable_ns).min(now_ns);
+        self.state = State::Running;
+        self.switch_out(left_ns, true);
+        self.switch_in(waits_ns, writer);
+        self.switch_out(waits_ns, false);
+        self.end(now_ns, writer);
+    }
+
     /// Since when it has been waiting without a stack, if it has.
     pub(crate) fn waits_without_stack_since(&self) -> Option<u64> {
         let waits = matches!(self.state, State::Off { runnable: false } | State::Unknown);
@@ -229,6 +246,15 @@ mod tests {
     fn a_thread_that_never_ran_was_off_all_the_time() {
         let (time, rows) = rows(|time, writer| time.end(9_000, writer));
         assert_eq!((time.on_cpu_ns, rows.duration_ns.as_slice()), (0, &[8_000][..]));
+    }
+
+    #[test]
+    fn totals_stand_for_a_thread_without_records() {
+        let (time, rows) = rows(|time, writer| time.end_by_totals(9_000, (2_000, 500), writer));
+        assert_eq!((time.on_cpu_ns, time.preempted_ns, time.contradictions), (2_000, 500, 0));
+        assert_eq!((rows.duration_ns, rows.runnable), (vec![500, 5_500], vec![true, false]));
+        let (time, rows) = self::rows(|time, writer| time.end_by_totals(9_000, (u64::MAX, 500), writer));
+        assert_eq!((time.on_cpu_ns, rows.duration_ns.len()), (8_000, 0));
     }
 
     #[test]

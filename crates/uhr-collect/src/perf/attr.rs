@@ -8,10 +8,18 @@ use super::session::UserStack;
 /// The largest stack copy that a record can hold with everything else; the kernel refuses 65,528 and more.
 pub(super) const MAX_STACK_COPY: u32 = 65_520;
 
-/// The most samples of page faults, and of switches, a second where stacks are cheap (about 140 bytes in the ring).
-/// The kernel steers the distance between samples badly for a few of them: a burst of 20,000 faults gave 9 samples at
-/// 1,000 a second and 124, evenly spread, at 4,000.
-const BURST_FREQUENCY: u32 = 4_000;
+/// One page fault in so many is sampled where stacks are copied. A program that touches memory as fast as it can makes
+/// 1,000,000 faults a second: copies of 16 KiB are then 260 MB a second. A touched area of 64 MiB gives 268 samples,
+/// evenly spread. A prime, so that no loop over pages keeps step with it. (The kernel's own choice of a distance, its
+/// frequency mode, gave 8 to 20 samples of 16,384 faults on a busy machine.)
+const FAULTS_A_COPY: u64 = 61;
+
+/// The same where frame pointers are followed: a sample is then about 140 bytes.
+const FAULTS_A_CHAIN: u64 = 17;
+
+/// One switch in so many is sampled while a program switches too often. A pipe ping-pong switches 400,000 times a
+/// second: 13,000 copies of 16 KiB, 210 MB a second, instead of 6.5 GB.
+pub const THINNED_TO: u64 = 31;
 
 /// bp, sp, ip: all that unwinding by `.eh_frame` rows needs on x86-64. Their values come in this order.
 const USER_REGISTERS: u64 = 1 << b::PERF_REG_X86_BP | 1 << b::PERF_REG_X86_SP | 1 << b::PERF_REG_X86_IP;
@@ -53,7 +61,8 @@ impl Wish {
         };
         attr.set_disabled(1);
         attr.set_inherit(u64::from(self.inherit));
-        attr.set_enable_on_exec(u64::from(self.enable_on_exec));
+        // The thinned event waits until it is asked for.
+        attr.set_enable_on_exec(u64::from(self.enable_on_exec && kind != EventKind::SwitchThinned));
         attr.set_use_clockid(1);
         attr.set_sample_id_all(1);
         attr.set_exclude_hv(1);
@@ -73,18 +82,15 @@ impl Wish {
     }
 
     fn sample_type(&self, kind: EventKind) -> u64 {
+        // Not PERF_SAMPLE_PERIOD: a software event that has it takes a sample of *every* occurrence, whatever its period
+        // is (`perf_swevent_event`). Periods are fixed here, so they are known without.
         let everywhere = b::PERF_SAMPLE_IDENTIFIER
             | b::PERF_SAMPLE_IP
             | b::PERF_SAMPLE_TID
             | b::PERF_SAMPLE_TIME
             | b::PERF_SAMPLE_CPU
-            | b::PERF_SAMPLE_PERIOD
             | b::PERF_SAMPLE_CALLCHAIN;
-        let more = match kind {
-            EventKind::Cpu | EventKind::Sideband => 0,
-            EventKind::Switch => b::PERF_SAMPLE_STREAM_ID,
-            EventKind::PageFault => b::PERF_SAMPLE_STREAM_ID | b::PERF_SAMPLE_ADDR,
-        };
+        let more = if kind == EventKind::PageFault { b::PERF_SAMPLE_ADDR } else { 0 };
         u64::from(everywhere | more)
     }
 
@@ -117,36 +123,46 @@ impl Wish {
     }
 
     fn set_rate(&self, kind: EventKind, attr: &mut b::perf_event_attr) {
-        match kind {
-            // A fixed period catches 99.5 % of the ticks, frequency mode 96 to 99.6 % (measured).
+        attr.__bindgen_anon_1.sample_period = self.periods().of(kind);
+        let config = match kind {
             EventKind::Cpu => {
-                attr.config = u64::from(b::PERF_COUNT_SW_CPU_CLOCK);
-                attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(self.frequency.max(1));
                 attr.set_exclude_idle(u64::from(self.whole_machine));
+                b::PERF_COUNT_SW_CPU_CLOCK
             }
-            // In frequency mode the period begins at 1, so every fault is taken until they come faster.
-            EventKind::PageFault => {
-                attr.config = u64::from(b::PERF_COUNT_SW_PAGE_FAULTS);
-                attr.__bindgen_anon_1.sample_freq = u64::from(self.burst_frequency());
-                attr.set_freq(1);
-            }
-            EventKind::Switch => {
-                attr.config = u64::from(b::PERF_COUNT_SW_CONTEXT_SWITCHES);
-                attr.__bindgen_anon_1.sample_freq = u64::from(self.burst_frequency());
-                attr.set_freq(1);
-            }
-            EventKind::Sideband => attr.config = u64::from(b::PERF_COUNT_SW_DUMMY),
-        }
+            EventKind::PageFault => b::PERF_COUNT_SW_PAGE_FAULTS,
+            EventKind::Switch | EventKind::SwitchThinned => b::PERF_COUNT_SW_CONTEXT_SWITCHES,
+            EventKind::Sideband => b::PERF_COUNT_SW_DUMMY,
+        };
+        attr.config = u64::from(config);
     }
 
-    /// A pipe ping-pong switches 400,000 times a second: a stack copy of each would be 6 GB a second. Twice the
-    /// frequency of CPU samples is 32 MB a second at worst.
-    fn burst_frequency(&self) -> u32 {
-        let wished = match self.user_stack {
-            UserStack::Copy { .. } => self.frequency.saturating_mul(2),
-            UserStack::FramePointers => self.frequency.max(BURST_FREQUENCY),
+    /// What a sample of each kind stands for. Fixed, for frequency mode is unfit for all of them: of the clock's ticks
+    /// it caught 96 to 99.6 %, a fixed period 99.5 % (measured); for the others see the constants.
+    pub(super) fn periods(&self) -> Periods {
+        let page_faults = match self.user_stack {
+            UserStack::Copy { .. } => FAULTS_A_COPY,
+            UserStack::FramePointers => FAULTS_A_CHAIN,
         };
-        wished.min(self.max_frequency)
+        Periods { cpu_ns: 1_000_000_000 / u64::from(self.frequency.max(1)), page_faults }
+    }
+}
+
+/// How many occurrences, or nanoseconds, a sample of each kind stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Periods {
+    pub(super) cpu_ns: u64,
+    pub(super) page_faults: u64,
+}
+
+impl Periods {
+    pub(super) fn of(self, kind: EventKind) -> u64 {
+        match kind {
+            EventKind::Cpu => self.cpu_ns,
+            EventKind::PageFault => self.page_faults,
+            EventKind::Switch => 1,
+            EventKind::SwitchThinned => THINNED_TO,
+            EventKind::Sideband => 0,
+        }
     }
 }
 

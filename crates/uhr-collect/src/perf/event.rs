@@ -12,15 +12,24 @@ pub enum EventKind {
     Cpu,
     /// Page faults, each with its address.
     PageFault,
-    /// The moments at which a thread leaves a CPU, with its stack.
+    /// The moments at which a thread leaves a CPU, each with its stack.
     Switch,
+    /// Some of these moments: takes the place of `Switch` while a program switches too often
+    /// ([`Session::thin_switches`](super::Session::thin_switches)).
+    SwitchThinned,
     /// Counts nothing; brings the records about mappings, names, threads and switches.
     Sideband,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Cpu, Self::PageFault, Self::Switch, Self::Sideband];
+    pub const ALL: [Self; 5] =
+        [Self::Cpu, Self::PageFault, Self::Switch, Self::SwitchThinned, Self::Sideband];
+
+    /// Whether it takes the stacks of threads that leave a CPU.
+    pub fn is_switch(self) -> bool {
+        matches!(self, Self::Switch | Self::SwitchThinned)
+    }
 }
 
 /// What all events of one kind counted so far, summed over threads and CPUs.
@@ -29,7 +38,7 @@ pub struct EventCounts {
     /// The events.
     pub kind: EventKind,
     /// `Cpu`: nanoseconds on CPU (of a whole-machine session: of the CPUs' own time, idle included). `PageFault`,
-    /// `Switch`: how many there were. `Sideband`: 0.
+    /// `Switch`, `SwitchThinned`: how many there were while that event was on. `Sideband`: 0.
     pub value: u64,
     /// Nanoseconds during which the events were enabled.
     pub time_enabled_ns: u64,

@@ -34,6 +34,8 @@ pub struct Granted {
     pub ring_bytes: usize,
     /// Samples a second of running thread, as they are really taken.
     pub frequency: u32,
+    /// Page faults that one sample of them stands for.
+    pub faults_a_sample: u64,
     /// Bytes of stack copied with each sample; 0 where frame pointers are followed.
     pub stack_copy_bytes: u32,
     /// The most addresses of one call chain, kernel and user together.
@@ -44,10 +46,26 @@ pub struct Granted {
     pub attached: usize,
     /// Threads that had ended before they could be attached.
     pub gone: usize,
-    /// Threads that could not be attached: no descriptors or ring memory were left. Nothing of them is seen.
+    /// Threads that could not be attached: no descriptors or ring memory were left. Of them only
+    /// what `/proc` says can be told.
     pub unattached: Vec<u32>,
     /// What is not as asked, for people to read.
     pub limitations: Vec<Limitation>,
+}
+
+impl Granted {
+    pub(super) fn add_unattached(&mut self, tid: u32) {
+        let mut unattached = std::mem::take(&mut self.unattached);
+        unattached.push(tid);
+        self.forget_unattached();
+        self.limitations.push(Limitation::Unattached { threads: unattached.len() });
+        self.unattached = unattached;
+    }
+
+    pub(super) fn forget_unattached(&mut self) {
+        self.unattached.clear();
+        self.limitations.retain(|limitation| !matches!(limitation, Limitation::Unattached { .. }));
+    }
 }
 
 /// Something that this session cannot see, or does otherwise than asked.

@@ -147,11 +147,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::perf::attr::Periods;
     use crate::perf::decoder::EventIds;
     use crate::perf::sample::SampleShape;
 
     fn decoder() -> Decoder {
-        Decoder::new(EventIds::default(), SampleShape { has_stack_copy: false, max_stack: 127 })
+        let periods = Periods { cpu_ns: 1_000_000, page_faults: 61 };
+        Decoder::new(EventIds::default(), SampleShape { has_stack_copy: false, max_stack: 127, periods })
     }
 
     /// A switch record of that time.

@@ -14,22 +14,20 @@ use super::sys::page_bytes;
 const ALL_RINGS_BYTES: usize = 64 << 20;
 
 /// Descriptors that uhr needs for other things.
-const OTHER_DESCRIPTORS: u64 = 128;
+pub(super) const OTHER_DESCRIPTORS: u64 = 128;
 
 /// A session that is being opened.
 pub(super) struct Opening<'a> {
     pub(super) pids: &'a [i32],
     pub(super) cpus: &'a [i32],
     pub(super) settings: &'a Settings,
-    /// Descriptors that may be used.
-    pub(super) allowed: u64,
     pub(super) session: Session,
 }
 
 impl Opening<'_> {
     /// Opens everything, smaller or laid out otherwise where a limit is met.
     pub(super) fn run(&mut self) -> Result<(), OpenError> {
-        if self.needed() + OTHER_DESCRIPTORS > self.allowed {
+        if self.needed() + OTHER_DESCRIPTORS > self.session.allowed {
             self.lay_out_per_thread();
         }
         let mut wished = self.wished_bytes();
@@ -69,7 +67,7 @@ impl Opening<'_> {
         // The kernel cannot map a ring of an event that is inherited and on any CPU.
         wish.inherit = false;
         self.session.granted.layout = RingLayout::PerThread;
-        let (needed, allowed) = (self.needed(), self.allowed);
+        let (needed, allowed) = (self.needed(), self.session.allowed);
         self.session.granted.limitations.push(Limitation::PerThread { needed, allowed });
         true
     }
@@ -160,7 +158,7 @@ impl Opening<'_> {
                     return Err(stop);
                 }
                 Err(stop @ (Stop::Memory(_) | Stop::Descriptors(_))) => {
-                    self.session.granted.unattached.push(pid.cast_unsigned());
+                    self.session.granted.add_unattached(pid.cast_unsigned());
                     no_room = Some(stop);
                 }
                 Err(stop) => return Err(stop),
@@ -181,9 +179,6 @@ impl Opening<'_> {
         if granted.ring_bytes * 8 <= wished {
             let bytes = granted.ring_bytes;
             granted.limitations.push(Limitation::RingsShrunk { wished, bytes });
-        }
-        if !granted.unattached.is_empty() {
-            granted.limitations.push(Limitation::Unattached { threads: granted.unattached.len() });
         }
     }
 }
@@ -229,7 +224,9 @@ pub(super) fn first_wish(targets: Targets<'_>, settings: &Settings) -> Wish {
 pub(super) fn wanted_kinds(settings: &Settings) -> Vec<EventKind> {
     let mut kinds = vec![EventKind::Cpu];
     kinds.extend(settings.page_faults.then_some(EventKind::PageFault));
-    kinds.extend(settings.switch_stacks.then_some(EventKind::Switch));
+    if settings.switch_stacks {
+        kinds.extend([EventKind::Switch, EventKind::SwitchThinned]);
+    }
     kinds.push(EventKind::Sideband);
     kinds
 }
@@ -265,6 +262,7 @@ pub(super) fn granted_by(plan: &Plan, settings: &Settings) -> Granted {
         rings: 0,
         ring_bytes: 0,
         frequency: wish.frequency,
+        faults_a_sample: wish.periods().page_faults,
         stack_copy_bytes: match wish.user_stack {
             UserStack::FramePointers => 0,
             UserStack::Copy { bytes } => stack_copy_bytes(bytes).min(MAX_STACK_COPY),

@@ -43,7 +43,7 @@ impl Plan {
     fn try_kinds(&mut self, wanted: &[EventKind], pid: i32, cpu: i32) -> io::Result<()> {
         for &kind in wanted {
             // Threads leave a CPU inside the kernel: without it such an event opens and stays silent (seen on 6.18).
-            if kind == EventKind::Switch && !self.wish.kernel_visible {
+            if kind.is_switch() && !self.wish.kernel_visible {
                 continue;
             }
             self.settle(kind, pid, cpu)?;

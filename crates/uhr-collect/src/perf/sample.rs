@@ -2,6 +2,7 @@
 
 use perf_event_open_sys::bindings as b;
 
+use super::attr::Periods;
 use super::event::EventKind;
 use super::fields::Fields;
 
@@ -46,11 +47,9 @@ pub struct Sample<'a> {
     pub kind: EventKind,
     /// Where the thread was: a kernel address if `in_kernel`. At a switch, the kernel's own switching code.
     pub ip: u64,
-    /// `Cpu`: the nanoseconds it stands for. `PageFault`, `Switch`: how many of them will pass until the next sample
-    /// of the same `stream`; [`Weights`](super::Weights) makes of that how many this sample stands for.
+    /// What it stands for: nanoseconds (`Cpu`), page faults, switches. What passed in a thread on a CPU after the last
+    /// sample there is in no sample: scale by the count where the sum matters.
     pub period: u64,
-    /// `PageFault`, `Switch`: which of the inherited copies of the event took it. 0 for `Cpu`.
-    pub stream: u64,
     /// Page faults: the address that was touched.
     pub address: Option<u64>,
     /// Another profiler records the same page faults or switches, and the kernel (since 6.3) filled its sample first
@@ -78,6 +77,7 @@ pub(super) struct SampleShape {
     pub(super) has_stack_copy: bool,
     /// `kernel.perf_event_max_stack`: the most addresses of a call chain.
     pub(super) max_stack: u32,
+    pub(super) periods: Periods,
 }
 
 /// What stands at the beginning of every sample, before the fields that only some have.
@@ -107,9 +107,7 @@ impl<'a> Sample<'a> {
         shape: SampleShape,
     ) -> Option<(Self, u32, Fields<'a>)> {
         let address = if kind == EventKind::PageFault { Some(fields.u64()?) } else { None };
-        let stream = if kind == EventKind::Cpu { 0 } else { fields.u64()? };
         let (cpu, _reserved) = (fields.u32()?, fields.u32()?);
-        let period = fields.u64()?;
         let count = fields.u64()?;
         let chain = fields.sized(count.checked_mul(8)?)?;
         let (kernel_chain, user_chain) = split_chain(chain);
@@ -121,8 +119,7 @@ impl<'a> Sample<'a> {
         let sample = Self {
             kind,
             ip: head.ip,
-            period,
-            stream,
+            period: shape.periods.of(kind),
             address,
             is_second_hand: false,
             in_kernel: u32::from(misc) & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_KERNEL,

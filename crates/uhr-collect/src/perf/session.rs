@@ -9,7 +9,9 @@ use super::error::OpenError;
 use super::event::{Event, EventCounts, EventKind};
 use super::granted::{Granted, RingLayout};
 use super::lane::Lane;
-use super::opening::{Opening, first_wish, granted_by, samplers, target_pids, wanted_kinds};
+use super::opening::{
+    OTHER_DESCRIPTORS, Opening, first_wish, granted_by, samplers, target_pids, wanted_kinds,
+};
 use super::plan::{Failed, Plan};
 use super::ring::Ring;
 use super::sample::SampleShape;
@@ -45,8 +47,7 @@ pub enum UserStack {
 /// How to record.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// CPU samples a second of a running thread. Page faults and switches are sampled at most twice as often where
-    /// stacks are copied, at most 4,000 times a second where not.
+    /// CPU samples a second of a running thread.
     pub frequency: u32,
     /// How user stacks are seen.
     pub user_stack: UserStack,
@@ -101,7 +102,20 @@ pub struct Session {
     /// Counts of events that are closed.
     closed: Vec<EventCounts>,
     pub(super) granted: Granted,
+    /// Descriptors that may be used, those for other things included.
+    pub(super) allowed: u64,
     is_enabled: bool,
+    thinned: Thinned,
+    thinned_since_ns: Option<u64>,
+}
+
+/// How much of a session passed with stacks of one switch in [`THINNED_TO`](super::THINNED_TO).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Thinned {
+    /// How often that began.
+    pub times: u32,
+    /// How long it was so, in nanoseconds.
+    pub total_ns: u64,
 }
 
 /// Why a thread could not be attached.
@@ -176,18 +190,29 @@ impl Session {
             Failed::Kernel { pid, source } => Stop::at_open(pid, source).into_error(0),
         })?;
         let allowed = settings.descriptors.unwrap_or(u64::MAX).min(files.soft);
-        let mut opening =
-            Opening { pids: &pids, cpus: &cpus, settings, allowed, session: Self::empty(plan, settings)? };
+        let session = Self::empty(plan, settings, allowed)?;
+        let mut opening = Opening { pids: &pids, cpus: &cpus, settings, session };
         opening.run()?;
         Ok(opening.session)
     }
 
-    fn empty(plan: Plan, settings: &Settings) -> Result<Self, OpenError> {
+    fn empty(plan: Plan, settings: &Settings, allowed: u64) -> Result<Self, OpenError> {
         let watch = Watch::new().map_err(|source| OpenError::System { step: "epoll_create", source })?;
         let closed = EventKind::ALL.map(|kind| EventCounts::none(kind, plan.wish.lost_counts)).to_vec();
         let granted = granted_by(&plan, settings);
         let (ids, lanes) = (EventIds::default(), Vec::new());
-        Ok(Self { plan, ids, lanes, watch, closed, granted, is_enabled: false })
+        Ok(Self {
+            plan,
+            ids,
+            lanes,
+            watch,
+            closed,
+            granted,
+            allowed,
+            is_enabled: false,
+            thinned: Thinned::default(),
+            thinned_since_ns: None,
+        })
     }
 
     /// What the host granted.
@@ -198,19 +223,61 @@ impl Session {
     /// A decoder of this session's records. It knows threads that are attached later too.
     pub fn decoder(&self) -> Decoder {
         let has_stack_copy = matches!(self.plan.wish.user_stack, UserStack::Copy { .. });
-        Decoder::new(self.ids.clone(), SampleShape { has_stack_copy, max_stack: self.granted.max_stack })
+        let (max_stack, periods) = (self.granted.max_stack, self.plan.wish.periods());
+        Decoder::new(self.ids.clone(), SampleShape { has_stack_copy, max_stack, periods })
     }
 
     /// Begins sampling. Not for a [`Targets::Child`], which begins by itself at its exec.
     pub fn enable(&mut self) -> io::Result<()> {
         self.is_enabled = true;
-        self.all_events().try_for_each(|event| sys::enable(&event.fd))
+        let is_due = |event: &&Event| self.is_due(event.kind);
+        self.all_events().filter(is_due).try_for_each(|event| sys::enable(&event.fd))
     }
 
     /// Ends sampling and the sideband. What is in the rings stays readable.
     pub fn disable(&mut self) -> io::Result<()> {
         self.is_enabled = false;
+        self.thinned = self.thinned();
+        self.thinned_since_ns = None;
         self.all_events().try_for_each(|event| sys::disable(&event.fd))
+    }
+
+    /// Takes the stacks of one switch in [`THINNED_TO`](super::THINNED_TO) from now on, or again of every one. Which
+    /// one is taken goes by their number alone, not by how long the wait lasts that it begins. For a session that
+    /// samples already; does nothing where switches have no stacks.
+    ///
+    /// Two events, for the kernel passes these two orders on to what a thread's children inherited; a new period
+    /// (PERF_EVENT_IOC_PERIOD) it does not.
+    pub fn thin_switches(&mut self, thin: bool) -> io::Result<()> {
+        if thin == self.is_thinned() || !self.granted.switch_stacks {
+            return Ok(());
+        }
+        if thin {
+            self.thinned_since_ns = Some(sys::monotonic_ns());
+            self.thinned.times += 1;
+        } else {
+            self.thinned = self.thinned();
+            self.thinned_since_ns = None;
+        }
+        let (off, on) = if thin {
+            (EventKind::Switch, EventKind::SwitchThinned)
+        } else {
+            (EventKind::SwitchThinned, EventKind::Switch)
+        };
+        let of = |kind| self.all_events().filter(move |event| event.kind == kind);
+        of(off).try_for_each(|event| sys::disable(&event.fd))?;
+        of(on).try_for_each(|event| sys::enable(&event.fd))
+    }
+
+    /// Whether the stacks of only some switches are taken now.
+    pub fn is_thinned(&self) -> bool {
+        self.thinned_since_ns.is_some()
+    }
+
+    /// How much of the session so far passed so.
+    pub fn thinned(&self) -> Thinned {
+        let running_ns = self.thinned_since_ns.map_or(0, |since| sys::monotonic_ns().saturating_sub(since));
+        Thinned { total_ns: self.thinned.total_ns + running_ns, ..self.thinned }
     }
 
     /// Waits until a ring is full enough to be worth a pass, at most `timeout`. False: nothing was seen, but there can
@@ -275,7 +342,7 @@ impl Session {
             Ok(()) => Ok(Attached::Now),
             Err(Stop::Gone) => Ok(Attached::Gone),
             Err(Stop::Memory(_) | Stop::Descriptors(_)) => {
-                self.granted.unattached.push(tid);
+                self.granted.add_unattached(tid);
                 Ok(Attached::NoRoom)
             }
             Err(stop) => Err(stop.into_error(self.granted.ring_bytes)),
@@ -292,7 +359,7 @@ impl Session {
     pub(super) fn close_all(&mut self) {
         self.lanes.clear();
         (self.granted.attached, self.granted.gone) = (0, 0);
-        self.granted.unattached.clear();
+        self.granted.forget_unattached();
     }
 
     fn all_events(&self) -> impl Iterator<Item = &Event> {
@@ -311,6 +378,10 @@ impl Session {
     }
 
     pub(super) fn attach_alone(&mut self, pid: i32, kinds: &[EventKind]) -> Result<(), Stop> {
+        let used = self.open_rings() * kinds.len();
+        if (used + kinds.len()) as u64 + OTHER_DESCRIPTORS > self.allowed {
+            return Err(Stop::Descriptors(io::Error::from_raw_os_error(libc::EMFILE)));
+        }
         let number = self.add_lane(pid, -1)?;
         let samplers = samplers(kinds);
         let opened = self.open_events(pid, &[number], &samplers).and_then(|()| self.start_lanes(&[number]));
@@ -376,11 +447,19 @@ impl Session {
 
     /// Starts an event that should run by now: the sideband always, samplers once they are enabled.
     fn start(&self, event: &Event) -> Result<(), Stop> {
-        let is_due = self.is_enabled || event.kind == EventKind::Sideband;
-        if is_due && !self.plan.wish.enable_on_exec {
+        if self.is_due(event.kind) && !self.plan.wish.enable_on_exec {
             sys::enable(&event.fd).map_err(|e| Stop::System("enabling an event", e))?;
         }
         Ok(())
+    }
+
+    fn is_due(&self, kind: EventKind) -> bool {
+        match kind {
+            EventKind::Sideband => true,
+            EventKind::Switch => self.is_enabled && !self.is_thinned(),
+            EventKind::SwitchThinned => self.is_enabled && self.is_thinned(),
+            EventKind::Cpu | EventKind::PageFault => self.is_enabled,
+        }
     }
 
     pub(super) fn start_lanes(&self, numbers: &[usize]) -> Result<(), Stop> {

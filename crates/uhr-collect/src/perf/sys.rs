@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -82,13 +83,15 @@ pub struct OpenFiles {
     pub hard: u64,
 }
 
-/// Raises the soft limit of open files to the hard one: each event is a descriptor. Calling it again is harmless, but
-/// then `soft_before` is the raised limit.
+/// The soft limit of open files that this process was started with.
+static SOFT_BEFORE: OnceLock<u64> = OnceLock::new();
+
+/// Raises the soft limit of open files to the hard one: each event is a descriptor. Calling it again is harmless.
 pub fn raise_open_files() -> io::Result<OpenFiles> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes to a live rlimit.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    let soft_before = limit.rlim_cur;
+    let soft_before = *SOFT_BEFORE.get_or_init(|| limit.rlim_cur);
     if limit.rlim_cur < limit.rlim_max {
         let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
         // SAFETY: the kernel reads a live rlimit. On refusal the old limit stays, which is what is then reported.

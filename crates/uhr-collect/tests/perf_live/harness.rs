@@ -102,6 +102,11 @@ impl Target {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub(crate) fn wait_for(&mut self, wanted: &str) {
         let mut line = String::new();
         while line.trim() != wanted {

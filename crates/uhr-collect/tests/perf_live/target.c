@@ -87,6 +87,16 @@ int main(int argc, char **argv) {
         getchar();
         threads(1, burning_thread, amount);
         for (int i = 0; i < 66; i++) pthread_join(made[i], NULL);
+    } else if (!strcmp(mode, "sleepers")) {
+        // They sleep until they all end with the process; a line on stdin makes one more thread.
+        pthread_t made;
+        for (uint64_t i = 0; i < amount; i++) pthread_create(&made, NULL, sleeping_thread, (void *)(uintptr_t)60000);
+        sleep_once(50);
+        printf("ready\n");
+        fflush(stdout);
+        getchar();
+        threads(1, burning_thread, 100);
+        return 0;
     }
     printf("cpu %lu\n", now(CLOCK_PROCESS_CPUTIME_ID));
     return 0;
