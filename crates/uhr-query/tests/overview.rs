@@ -47,7 +47,7 @@ fn a_program_that_computes() {
     assert_eq!(answer["next"].as_array().unwrap().len(), 3);
     assert!(answer["next"][1].as_str().unwrap().contains("call-paths"));
     assert!(answer["next"][2].as_str().unwrap().contains("page-faults"), "memory grew: {}", answer["next"]);
-    assert!(answer.to_string().len() < 6_000, "{} bytes", answer.to_string().len());
+    assert!(answer.to_string().len() < 4_096, "{} bytes", answer.to_string().len());
 }
 
 #[test]

@@ -127,7 +127,7 @@ pub struct OverviewRow {
     pub self_share: f64,
 }
 
-/// Where CPU time went: at most five of each, and none below 1 %.
+/// Where CPU time went: at most three of each, and none below 5 %; of functions at most five, and none below 1 %.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Top {
@@ -145,7 +145,7 @@ pub struct Top {
     pub functions: Vec<OverviewRow>,
 }
 
-/// What threads waited for: at most five of each, and none below 1 %.
+/// What threads waited for: at most three of each, and none below 5 %.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Waits {
@@ -202,7 +202,7 @@ pub struct Machine {
     /// Memory, in bytes.
     pub memory_bytes: u64,
     /// Share of the recording in which some or all of the machine's tasks stalled, by `RESOURCE.some` and
-    /// `RESOURCE.full`; missing where the kernel does not tell.
+    /// `RESOURCE.full`; missing where there was none, or the kernel does not tell.
     pub pressure_share: BTreeMap<String, f64>,
     /// Time that the target's cgroup was throttled by its CPU quota.
     pub cgroup_throttled_ns: Option<u64>,

@@ -90,7 +90,8 @@ impl Times {
         }
     }
 
-    /// The processes that computed most; those that only wait come last, by how long.
+    /// The processes that computed most; those that only wait come last, by how long. Small ones are left out, but
+    /// never all.
     pub(super) fn processes(
         &self,
         profile: &Profile,
@@ -114,7 +115,9 @@ impl Times {
                 threads: spent.threads,
             }
         };
-        order.into_iter().take(rows).map(row).collect()
+        let largest = order.first().map_or(0, |at| self.by_process[*at].on_cpu);
+        let least = (largest as f64 * super::LEAST_SHARE) as u64;
+        order.into_iter().take(rows).filter(|at| self.by_process[*at].on_cpu >= least).map(row).collect()
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) fn machine(profile: &Profile, activity: &Activity) -> Machine {
     let (host, load) = (&profile.manifest.host, &profile.manifest.load);
     let length = profile.end_ns - profile.start_ns();
     let pressure = load.pressure_ns.iter().map(|(resource, ns)| (resource.clone(), share(*ns, length)));
+    let pressure = pressure.filter(|(_, share)| *share > 0.0);
     let pressure_share: std::collections::BTreeMap<String, f64> = pressure.collect();
     let mut reasons = Vec::new();
     let percent = |share: f64| format!("{:.0} %", share * 100.0);

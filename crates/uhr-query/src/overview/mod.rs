@@ -21,10 +21,12 @@ use crate::resident;
 use crate::select::Selection;
 use crate::window::Slots;
 
-/// Rows of each list.
-const ROWS: usize = 5;
-/// Rows below this share are left out.
-const LEAST_SHARE: f64 = 0.01;
+/// Rows of each list, and the share below which rows are left out: an overview in JSON stays under 4 KiB.
+const ROWS: usize = 3;
+const LEAST_SHARE: f64 = 0.05;
+/// The same for the functions that compute, of which more are worth a look.
+const FUNCTIONS: usize = 5;
+const LEAST_FUNCTION: f64 = 0.01;
 
 /// Answers what a recording holds.
 ///
@@ -35,7 +37,8 @@ pub fn overview(
     filters: &Filters,
     whole_names: bool,
 ) -> Result<OverviewAnswer, QueryError> {
-    let question = Question { filters: filters.clone(), limit: ROWS, whole_names, ..Question::default() };
+    let question =
+        Question { filters: filters.clone(), limit: FUNCTIONS, whole_names, ..Question::default() };
     let selection = Selection::new(profile, Metric::Cpu, filters)?;
     let slots = Slots::blocks(selection.range);
     let count = |metric| profile.cells(metric, slots);

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use uhr_model::{Dimension, FrameMode, Metric, StackEnding};
 
-use super::{LEAST_SHARE, ROWS};
+use super::{FUNCTIONS, LEAST_FUNCTION, LEAST_SHARE, ROWS};
 use crate::answers::{Faults, Key, KeyValue, OverviewRow, Top, Waits, share};
 use crate::cells::Cells;
 use crate::group::{FrameKey, FrameKeys, GroupBy, MARKERS};
@@ -68,13 +68,21 @@ fn rows(
     let page = Page::of(profile, &question, &group, cells, &grouped);
     let whole = grouped.total.weight;
     let rows = page.keys.into_iter().zip(&page.rows);
-    (large(rows.map(|(key, row)| (key, row.2.own)), whole), grouped.total)
+    let most = match dimension == Dimension::Function && question.metric == Metric::Cpu {
+        true => (FUNCTIONS, LEAST_FUNCTION),
+        false => (ROWS, LEAST_SHARE),
+    };
+    (large(rows.map(|(key, row)| (key, row.2.own)), whole, most), grouped.total)
 }
 
-fn large(rows: impl Iterator<Item = (Key, u64)>, whole: u64) -> Vec<OverviewRow> {
+fn large(
+    rows: impl Iterator<Item = (Key, u64)>,
+    whole: u64,
+    (most, least): (usize, f64),
+) -> Vec<OverviewRow> {
     rows.map(|(key, own)| OverviewRow { key, own, self_share: share(own, whole) })
-        .filter(|row| row.own > 0 && row.self_share >= LEAST_SHARE)
-        .take(ROWS)
+        .filter(|row| row.own > 0 && row.self_share >= least)
+        .take(most)
         .collect()
 }
 
@@ -117,7 +125,7 @@ fn callers_of_kernel(
     }
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| compare(&a.0, &b.0)));
     let whole = sums.iter().map(|amount| amount.weight).fold(0, u64::saturating_add);
-    large(rows.into_iter(), whole)
+    large(rows.into_iter(), whole, (ROWS, LEAST_SHARE))
 }
 
 fn frameless(sums: &[Amount], ending: StackEnding) -> u64 {
