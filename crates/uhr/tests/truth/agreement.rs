@@ -29,7 +29,7 @@ fn record_both() -> Option<(Place, Recorded, String)> {
     let perf = perf.end();
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     target.kill();
-    let Some(recorded) = recorded.or_skip() else { return None };
+    let recorded = recorded.or_skip()?;
     if perf.code() != 0 {
         eprintln!("SKIPPED: perf cannot record here: {}", perf.stderr);
         return None;

@@ -4,6 +4,11 @@ use uhr_recording::Recording;
 
 use crate::harness::{Place, Who, assert_near, number, row, rows};
 
+/// Of an ordinary user's processes, kernel time stands in a row of its own: some of them is missing in theirs.
+fn tolerance(who: Who) -> f64 {
+    if who == Who::Us { 0.04 } else { 0.12 }
+}
+
 fn family_is_right(who: Who) {
     let place = Place::new();
     let program = place.c("family.c", &[]);
@@ -11,7 +16,7 @@ fn family_is_right(who: Who) {
     let truth = recorded.truth();
     let by_name = recorded.ask("query --group-by thread-name --limit 100");
     for (name, burned) in [("alpha worker", 0.25e9), ("beta worker", 0.25e9), ("renamed child", 0.2e9)] {
-        assert_near(name, number(row(&by_name, "thread-name", name), "self"), burned, 0.04);
+        assert_near(name, number(row(&by_name, "thread-name", name), "self"), burned, tolerance(who));
     }
     let by_process = recorded.ask("query --group-by process --limit 100");
     let of = |pid: &str| {
@@ -27,8 +32,8 @@ fn family_is_right(who: Who) {
     let mut burned: Vec<f64> = chain.iter().filter(|(name, _)| *name == "family").map(|row| row.1).collect();
     burned.sort_by(f64::total_cmp);
     assert_eq!(burned.len(), 2, "one row before and one after the execs: {by_process:#}");
-    assert_near("before the execs", burned[0], 0.15e9, 0.04);
-    assert_near("after the execs", burned[1], 0.2e9, 0.04);
+    assert_near("before the execs", burned[0], 0.15e9, tolerance(who));
+    assert_near("after the execs", burned[1], 0.2e9, tolerance(who));
     // The shell in between is too short for a row of its own time.
     let processes = Recording::open(&recorded.rec).unwrap().processes().unwrap();
     let of_chain = processes.iter().filter(|row| f64::from(row.pid) == number(&truth, "chain"));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{Place, Recorded, Who, has, row, rows};
+use crate::harness::{Place, Recorded, Who, has, line_of, row, rows};
 use crate::shares::{assert_share, assert_totals, assert_whole};
 
 /// A Python that writes perf maps: 3.12 or newer, on the path or in pyenv's folder.
@@ -26,6 +26,14 @@ fn python() -> Option<PathBuf> {
     // Behind a shim stands the program itself.
     let real = Command::new(python?).args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     Some(String::from_utf8(real.stdout).unwrap().trim().into())
+}
+
+/// Runtimes leave their maps in /tmp.
+fn remove_maps(recorded: &Recorded) {
+    let answer = recorded.ask("query --group-by process --limit 100");
+    for pid in rows(&answer).iter().filter_map(|row| row["key"]["process"]["pid"].as_u64()) {
+        let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    }
 }
 
 fn python_functions(recorded: &Recorded) {
@@ -57,6 +65,7 @@ fn python_functions_have_their_shares() {
     let script = crate::harness::source("shares.py");
     let recorded = place.record(Who::Us, "rec", &[], &[&python, &"-X", &"perf", &script]);
     let Some(recorded) = recorded.or_skip() else { return };
+    remove_maps(&recorded);
     python_functions(&recorded);
     assert_whole(&recorded, "main");
 }
@@ -71,10 +80,15 @@ fn javascript_functions_have_their_shares() {
     let recorded =
         place.record(Who::Us, "rec", &[], &[&"node", &"--perf-basic-prof", &"--no-turbo-inlining", &script]);
     let Some(recorded) = recorded.or_skip() else { return };
+    remove_maps(&recorded);
     assert_totals(&recorded, &[("half", "half"), ("outer", "outer"), ("inner", "outer"), ("fifth", "fifth")]);
     let answer = recorded.ask("query --group-by function --limit 1000");
     let main = row(&answer, "function", "main");
     assert!(main["total_share"].as_f64().unwrap() > 0.9, "{answer:#}");
+    let lines = recorded.ask("query --group-by function,file,line --limit 1000");
+    let key = &row(&lines, "function", "half")["key"];
+    assert!(key["file"].as_str().unwrap_or_default().ends_with("programs/shares.js"), "{key}");
+    assert_eq!(key["line"], line_of("shares.js", "half"), "V8 tells where a function begins");
     let modes = recorded.ask("query --group-by mode");
     assert_share("generated code", row(&modes, "mode", "jit"), "self", 0.97);
 }

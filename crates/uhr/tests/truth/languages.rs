@@ -78,7 +78,7 @@ fn assert_on_line(recorded: &Recorded, function: &str, line: u64) {
     let answer = recorded.ask("query --group-by function,line --limit 1000");
     let of: Vec<_> = rows(&answer).iter().filter(|row| row["key"]["function"] == function).collect();
     let total = |row: &&serde_json::Value| row["total"].as_f64().unwrap();
-    let all: f64 = of.iter().map(|row| total(row)).sum();
+    let all: f64 = of.iter().map(total).sum();
     let at: f64 = of.iter().filter(|row| row["key"]["line"] == line).map(|row| total(row)).sum();
     assert!(at / all > 0.9, "{function} is {} at line {line}: {of:#?}", at / all);
 }

@@ -2,6 +2,7 @@
 //! themselves while they do. What `uhr` answers about them is held against what they say, never against its own words.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::print_stderr, reason = "what this host cannot do is skipped loudly")]
 
 mod agreement;
 mod damaged;

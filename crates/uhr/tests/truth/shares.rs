@@ -68,7 +68,8 @@ pub(crate) fn assert_whole(recorded: &Recorded, bottom: &str) {
     assert!(whole >= 0.99, "{:#}", answer["coverage"]);
     let below = row(&answer, "function", bottom)["total_share"].as_f64().unwrap();
     // Kernel time that may not be looked into has no stack.
-    let hidden = find(&answer, "function", "[kernel, not visible]").map_or(0.0, |row| number(row, "self_share"));
+    let hidden =
+        find(&answer, "function", "[kernel, not visible]").map_or(0.0, |row| number(row, "self_share"));
     assert!(below + hidden >= 0.985, "{below} of the time is below {bottom}: {answer:#}");
 }
 

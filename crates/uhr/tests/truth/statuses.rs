@@ -3,34 +3,36 @@
 use crate::harness::{Place, Running, Who, is_root};
 use std::process::Command;
 
-fn status_of(arguments: &[&str], command: &[&str]) -> (i32, String) {
+fn status_of(who: Who, command: &[&str]) -> (i32, String) {
     let place = Place::new();
     let words: Vec<&dyn AsRef<std::ffi::OsStr>> = command.iter().map(|word| word as _).collect();
-    let recorded = place.record(Who::Us, "rec", arguments, &words);
+    let recorded = place.record(who, "rec", &[], &words);
     (recorded.code(), recorded.stderr)
 }
 
 #[test]
 fn the_commands_own_status() {
-    assert_eq!(status_of(&[], &["true"]).0, 0);
-    assert_eq!(status_of(&[], &["sh", "-c", "exit 42"]).0, 42);
-    assert_eq!(status_of(&[], &["sh", "-c", "kill -KILL $$"]).0, 128 + 9);
-    assert_eq!(status_of(&[], &["sh", "-c", "kill -SEGV $$"]).0, 128 + 11);
+    for who in [Who::Us, Who::Ordinary] {
+        assert_eq!(status_of(who, &["true"]).0, 0);
+        assert_eq!(status_of(who, &["sh", "-c", "exit 42"]).0, 42);
+        assert_eq!(status_of(who, &["sh", "-c", "kill -KILL $$"]).0, 128 + 9);
+        assert_eq!(status_of(who, &["sh", "-c", "kill -SEGV $$"]).0, 128 + 11);
+    }
 }
 
 #[test]
 fn a_program_that_ends_at_once_is_no_failure_and_it_is_said() {
-    let (code, said) = status_of(&[], &["true"]);
+    let (code, said) = status_of(Who::Us, &["true"]);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("too short") || said.contains(" samples"), "{said}");
 }
 
 #[test]
 fn a_command_that_is_not_there_or_cannot_be_run() {
-    let (code, said) = status_of(&[], &["no-such-program-anywhere"]);
+    let (code, said) = status_of(Who::Us, &["no-such-program-anywhere"]);
     assert_eq!(code, 127, "{said}");
     assert!(said.contains("no-such-program-anywhere"), "{said}");
-    let (code, said) = status_of(&[], &["/etc/passwd"]);
+    let (code, said) = status_of(Who::Us, &["/etc/passwd"]);
     assert_eq!(code, 126, "{said}");
     assert!(said.contains("/etc/passwd"), "{said}");
 }

@@ -1,7 +1,7 @@
 // Burns known shares in named JavaScript functions.
 'use strict';
 
-function half(n) {
+function half(n) { // LINE half
   let x = 1;
   for (let i = 0; i < n; i++) x = (Math.imul(x, 1664525) + 1013904223) | 0;
   return x;
