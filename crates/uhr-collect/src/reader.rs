@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::CollectError;
-use crate::perf::{Attached, Decoder, EventKind, Ladder, Session, monotonic_ns};
+use crate::perf::{Attached, Decoder, EventKind, Ladder, Session, hurry_this_thread, monotonic_ns};
 
 /// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -101,6 +101,8 @@ impl Reader {
 }
 
 fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Session {
+    // On a busy machine it waits for its turn longer than a ring takes to fill.
+    hurry_this_thread();
     let decoder = session.decoder();
     let mut ladder = Ladder::new(session.granted().stack_copy_bytes > 0, monotonic_ns());
     loop {

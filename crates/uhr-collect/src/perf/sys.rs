@@ -65,6 +65,15 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Lets the calling thread run before all that are not real-time, where the user may ask for that (root,
+/// CAP_SYS_NICE). With two CPUs and ten busy threads it waited up to 180 ms for its turn, at the highest niceness 113 ms,
+/// so not more than 10 ms (seen).
+pub(crate) fn hurry_this_thread() {
+    let least = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads a live sched_param; 0 is the calling thread. A refusal changes nothing.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const least) };
+}
+
 /// The size of a page in bytes.
 pub(super) fn page_bytes() -> usize {
     // SAFETY: sysconf reads a constant.
