@@ -190,32 +190,35 @@ impl Pipeline {
         out: &mut Vec<CodeAddress<Avma>>,
     ) -> StackEnding {
         let memory = ProcessMemory::new(pid);
-        if let Some(regs) = sample.user_registers {
-            self.know(pid, Avma(regs.ip), now_ns);
-            if regs.is_32_bit {
-                out.push(CodeAddress::Instruction(Avma(regs.ip)));
-                return StackEnding::NoUnwindInfo;
-            }
-            let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let mut chain: Vec<u64> = sample.user_chain.iter().collect();
+        if let Some(ip) = chain.first().copied().or(sample.user_registers.map(|regs| regs.ip)) {
+            self.know(pid, Avma(ip), now_ns);
+        }
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let unwinder = &mut process.unwinder;
+        if let Some(regs) = sample.user_registers.filter(|regs| !regs.is_32_bit) {
             let stack = StackCopy { start: Avma(regs.sp), bytes: sample.stack };
             let registers = Registers::new(regs.ip, regs.sp).with_bp(regs.bp);
-            return process.unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, out);
+            if chain.is_empty() {
+                return unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, out);
+            }
+            let caller = unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut self.cache);
+            if let Some(Avma(caller)) = caller
+                && chain.get(1) != Some(&caller)
+            {
+                chain.insert(1, caller);
+            }
         }
-        let chain: Vec<u64> = sample.user_chain.iter().collect();
-        if let Some(&ip) = chain.first() {
-            self.know(pid, Avma(ip), now_ns);
-            let process = self.tasks.process(pid, now_ns, &mut self.writer);
-            let ending = process.unwinder.frame_pointer_chain(
-                &chain,
-                self.max_stack,
-                Some(&memory),
-                &mut self.cache,
-                out,
-            );
+        if !chain.is_empty() {
+            let (most, cache) = (self.max_stack, &mut self.cache);
+            let ending = unwinder.frame_pointer_chain(&chain, most, Some(&memory), cache, out);
             return if sample.chain_is_full { StackEnding::TooDeep } else { ending };
         }
+        if let Some(regs) = sample.user_registers {
+            out.push(CodeAddress::Instruction(Avma(regs.ip)));
+            return StackEnding::NoUnwindInfo;
+        }
         // A kernel thread has no program, and its stack is whole without a user part.
-        let process = self.tasks.process(pid, now_ns, &mut self.writer);
         let is_kernel_thread = process.row.executable.is_none() && !sample.kernel_chain.is_empty();
         if is_kernel_thread { StackEnding::Complete } else { StackEnding::NoUserStack }
     }

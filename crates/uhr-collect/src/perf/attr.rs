@@ -21,6 +21,10 @@ const FAULTS_A_CHAIN: u64 = 17;
 /// second: 13,000 copies of 16 KiB, 210 MB a second, instead of 6.5 GB.
 pub const THINNED_TO: u64 = 31;
 
+/// What is copied of the stack where frame pointers are followed: enough for the return address of a function that has
+/// no frame, which a chain of frame pointers passes over. libc's system calls have up to 40 bytes above it.
+const LEAF_BYTES: u32 = 64;
+
 /// bp, sp, ip: all that unwinding by `.eh_frame` rows needs on x86-64. Their values come in this order.
 const USER_REGISTERS: u64 = 1 << b::PERF_REG_X86_BP | 1 << b::PERF_REG_X86_SP | 1 << b::PERF_REG_X86_IP;
 
@@ -115,11 +119,13 @@ impl Wish {
     }
 
     fn set_user_stack(&self, attr: &mut b::perf_event_attr) {
-        let UserStack::Copy { bytes } = self.user_stack else { return };
         attr.sample_type |= u64::from(b::PERF_SAMPLE_REGS_USER | b::PERF_SAMPLE_STACK_USER);
-        attr.set_exclude_callchain_user(1);
         attr.sample_regs_user = USER_REGISTERS;
-        attr.sample_stack_user = stack_copy_bytes(bytes);
+        attr.sample_stack_user = match self.user_stack {
+            UserStack::Copy { bytes } => stack_copy_bytes(bytes),
+            UserStack::FramePointers => LEAF_BYTES,
+        };
+        attr.set_exclude_callchain_user(u64::from(self.user_stack != UserStack::FramePointers));
     }
 
     fn set_rate(&self, kind: EventKind, attr: &mut b::perf_event_attr) {

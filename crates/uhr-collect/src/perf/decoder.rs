@@ -230,10 +230,10 @@ mod tests {
 
     const PERIODS: Periods = Periods { cpu_ns: 1_001_001, page_faults: 61 };
 
-    fn decoder(has_stack_copy: bool) -> Decoder {
+    fn decoder() -> Decoder {
         let ids = EventIds::default();
         EventKind::ALL.iter().zip(1..).for_each(|(&kind, id)| ids.insert(id, kind));
-        Decoder::new(ids, SampleShape { has_stack_copy, max_stack: 127, periods: PERIODS })
+        Decoder::new(ids, SampleShape { max_stack: 127, periods: PERIODS })
     }
 
     fn record(kind: u32, misc: u16, body: &[u64]) -> Vec<u8> {
@@ -255,9 +255,9 @@ mod tests {
         body.extend([2, 0xb, 0x5, 0x1000]); // 64-bit registers: bp, sp, ip
         body.extend([16, 0x11, 0x22, 8]); // 16 bytes asked, 8 readable
         let bytes = record(9, 1, &body);
-        let Record { stamp, body } = decoder(true).parse(&bytes).unwrap();
+        let Record { stamp, body } = decoder().parse(&bytes).unwrap();
         assert_eq!(stamp, Stamp { time_ns: 1234, pid: 7, tid: 8, cpu: 3 });
-        assert_eq!(decoder(true).time_ns(&bytes), Some(1234));
+        assert_eq!(decoder().time_ns(&bytes), Some(1234));
         let Body::Sample(sample) = body else { panic!("{body:?}") };
         assert_eq!((sample.kind, sample.in_kernel, sample.period), (EventKind::Cpu, true, 1_001_001));
         assert_eq!(sample.kernel_chain.iter().collect::<Vec<_>>(), [0xffff_8001, 0xffff_8002]);
@@ -269,8 +269,7 @@ mod tests {
     #[test]
     fn sizes_inside_a_sample_are_not_believed() {
         let head = [1, 0, two(7, 8), 1234, two(3, 0)];
-        let parse =
-            |rest: &[u64]| decoder(true).parse(&record(9, 2, &[&head[..], rest].concat())).map(|_| ());
+        let parse = |rest: &[u64]| decoder().parse(&record(9, 2, &[&head[..], rest].concat())).map(|_| ());
         let short = Err(Malformed::Short { kind: 9 });
         assert_eq!(parse(&[0, 0, 0]), Ok(()), "no chain, no registers, no stack");
         assert_eq!(parse(&[u64::MAX, 0, 0]), short, "chain");
@@ -278,26 +277,22 @@ mod tests {
         assert_eq!(parse(&[0, 0, u64::MAX, 1]), short, "stack");
         assert_eq!(parse(&[0, 0, 8, 1, 9]), short, "more readable than asked");
         let unknown = record(9, 2, &[&[99], &head[1..], &[u64::MAX, 0, 0]].concat());
-        assert_eq!(
-            decoder(true).parse(&unknown),
-            Err(Malformed::UnknownEvent { id: 99 }),
-            "sizes fit no kind"
-        );
+        assert_eq!(decoder().parse(&unknown), Err(Malformed::UnknownEvent { id: 99 }), "sizes fit no kind");
     }
 
     #[test]
     fn a_sample_that_another_profiler_filled_keeps_our_fields() {
         // A page fault (with an address) and a switch, both with the id of nobody.
-        let fault = record(9, 2, &[99, 0x1000, two(7, 8), 1234, 0xaddd, two(3, 0), 0]);
-        let switch = record(9, 1, &[99, 0x1000, two(7, 8), 1234, two(3, 0), 0]);
+        let fault = record(9, 2, &[99, 0x1000, two(7, 8), 1234, 0xaddd, two(3, 0), 0, 0, 0]);
+        let switch = record(9, 1, &[99, 0x1000, two(7, 8), 1234, two(3, 0), 0, 0, 0]);
         for (bytes, kind, address, period) in
             [(fault, EventKind::PageFault, Some(0xaddd), 61), (switch, EventKind::Switch, None, 1)]
         {
-            assert_eq!(decoder(false).time_ns(&bytes), None, "of another clock");
+            assert_eq!(decoder().time_ns(&bytes), None, "of another clock");
             let mut restamped = bytes.clone();
             set_sample_time(&mut restamped, 4321);
-            assert_eq!(decoder(false).parse(&restamped).unwrap().stamp.time_ns, 4321);
-            let Record { stamp, body: Body::Sample(sample) } = decoder(false).parse(&bytes).unwrap() else {
+            assert_eq!(decoder().parse(&restamped).unwrap().stamp.time_ns, 4321);
+            let Record { stamp, body: Body::Sample(sample) } = decoder().parse(&bytes).unwrap() else {
                 panic!()
             };
             assert_eq!((sample.kind, sample.address, sample.is_second_hand), (kind, address, true));
@@ -306,7 +301,7 @@ mod tests {
         let chain = [b::PERF_CONTEXT_USER, 0x1000];
         let with_room = [&[99, 0x1000, two(7, 8), 1234, two(3, 0), 2][..], &chain, &[0; 9]].concat();
         let bytes = record(9, 1, &with_room);
-        let Body::Sample(sample) = decoder(false).parse(&bytes).unwrap().body else { panic!() };
+        let Body::Sample(sample) = decoder().parse(&bytes).unwrap().body else { panic!() };
         assert_eq!((sample.kind, sample.user_chain.len()), (EventKind::Switch, 1));
     }
 
@@ -316,8 +311,8 @@ mod tests {
             let body = [&[1, 77, two(7, 8), 1234][..], stream, &[two(3, 0), 1]].concat();
             let bytes = record(b::PERF_RECORD_LOST, 0, &body);
             let stamp = Stamp { time_ns: 1234, pid: 7, tid: 8, cpu: 3 };
-            assert_eq!(decoder(false).parse(&bytes), Ok(Record { stamp, body: Body::Lost { count: 77 } }));
-            assert_eq!(decoder(false).time_ns(&bytes), Some(1234));
+            assert_eq!(decoder().parse(&bytes), Ok(Record { stamp, body: Body::Lost { count: 77 } }));
+            assert_eq!(decoder().time_ns(&bytes), Some(1234));
         }
     }
 
@@ -328,7 +323,7 @@ mod tests {
         body.extend([u64::from_ne_bytes(*b"/bin/tru"), u64::from_ne_bytes(*b"e\0\0\0\0\0\0\0")]);
         body.extend([two(7, 8), 99, two(1, 0), 4]);
         let bytes = record(b::PERF_RECORD_MMAP2, 2 | 1 << 14, &body);
-        let Body::Mapping(mapping) = decoder(false).parse(&bytes).unwrap().body else { panic!() };
+        let Body::Mapping(mapping) = decoder().parse(&bytes).unwrap().body else { panic!() };
         assert_eq!(mapping.file, FileIdentity::BuildId(BuildId::new(&[1, 2, 3, 4]).unwrap()));
         assert_eq!((mapping.start, mapping.length, mapping.file_offset), (0x40_0000, 0x1000, 0x2000));
         assert_eq!((mapping.path, mapping.protection, mapping.is_data), (&b"/bin/true"[..], 5, false));
@@ -336,20 +331,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(kind in 0..24_u32, misc: u16, copy: bool, id in 0..6_u64,
+        fn no_bytes_make_it_panic(kind in 0..24_u32, misc: u16, id in 0..6_u64,
                                   body in prop::collection::vec(any::<u8>(), 0..400)) {
             let mut bytes = [&kind.to_ne_bytes()[..], &misc.to_ne_bytes(), &[0, 0], &id.to_ne_bytes()].concat();
             bytes.extend(body);
             for length in [bytes.len(), bytes.len() / 2, 5] {
-                let _ = decoder(copy).time_ns(&bytes[..length]);
-                let _ = decoder(copy).parse(&bytes[..length]);
+                let _ = decoder().time_ns(&bytes[..length]);
+                let _ = decoder().parse(&bytes[..length]);
             }
         }
 
         #[test]
-        fn small_numbers_reach_every_field(kind in 0..24_u32, misc: u16, copy: bool,
+        fn small_numbers_reach_every_field(kind in 0..24_u32, misc: u16,
                                            body in prop::collection::vec(0..40_u64, 0..40)) {
-            let _ = decoder(copy).parse(&record(kind, misc, &body));
+            let _ = decoder().parse(&record(kind, misc, &body));
         }
     }
 }

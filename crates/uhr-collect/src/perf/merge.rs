@@ -153,7 +153,7 @@ mod tests {
 
     fn decoder() -> Decoder {
         let periods = Periods { cpu_ns: 1_000_000, page_faults: 61 };
-        Decoder::new(EventIds::default(), SampleShape { has_stack_copy: false, max_stack: 127, periods })
+        Decoder::new(EventIds::default(), SampleShape { max_stack: 127, periods })
     }
 
     /// A switch record of that time.

@@ -64,17 +64,16 @@ pub struct Sample<'a> {
     pub user_chain: Addresses<'a>,
     /// The two chains together are as long as the kernel allows: callers are missing.
     pub chain_is_full: bool,
-    /// Registers, where stacks are copied. `None` too for kernel threads and threads past their exit.
+    /// Registers. `None` for kernel threads and threads past their exit.
     pub user_registers: Option<UserRegisters>,
-    /// The copied stack from the stack pointer upwards: only what the kernel could really read.
+    /// The copied stack from the stack pointer upwards: only what the kernel could really read. Where frame pointers are
+    /// followed, just the words that a function without a frame can have on it.
     pub stack: &'a [u8],
 }
 
-/// Which optional fields samples have.
+/// What the attributes say of samples, and samples do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SampleShape {
-    /// Registers and a stack copy follow the call chain.
-    pub(super) has_stack_copy: bool,
     /// `kernel.perf_event_max_stack`: the most addresses of a call chain.
     pub(super) max_stack: u32,
     pub(super) periods: Periods,
@@ -111,11 +110,7 @@ impl<'a> Sample<'a> {
         let count = fields.u64()?;
         let chain = fields.sized(count.checked_mul(8)?)?;
         let (kernel_chain, user_chain) = split_chain(chain);
-        let (user_registers, stack) = if shape.has_stack_copy {
-            (registers(&mut fields)?, stack(&mut fields)?)
-        } else {
-            (None, &[][..])
-        };
+        let (user_registers, stack) = (registers(&mut fields)?, stack(&mut fields)?);
         let sample = Self {
             kind,
             ip: head.ip,

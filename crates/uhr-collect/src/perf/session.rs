@@ -34,7 +34,8 @@ pub enum Targets<'a> {
 /// How user stacks are seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UserStack {
-    /// The kernel follows frame pointers.
+    /// The kernel follows frame pointers. Registers and the few bytes on top of the stack are copied all the same: the
+    /// caller of a function without a frame is found with them.
     FramePointers,
     /// Registers and so many bytes of stack are copied, to be unwound by uhr. Rounded down to a multiple of 8, at most
     /// 65,520.
@@ -222,9 +223,8 @@ impl Session {
 
     /// A decoder of this session's records. It knows threads that are attached later too.
     pub fn decoder(&self) -> Decoder {
-        let has_stack_copy = matches!(self.plan.wish.user_stack, UserStack::Copy { .. });
         let (max_stack, periods) = (self.granted.max_stack, self.plan.wish.periods());
-        Decoder::new(self.ids.clone(), SampleShape { has_stack_copy, max_stack, periods })
+        Decoder::new(self.ids.clone(), SampleShape { max_stack, periods })
     }
 
     /// Begins sampling. Not for a [`Targets::Child`], which begins by itself at its exec.
