@@ -46,6 +46,8 @@ pub(crate) struct ThreadTime {
     pub(crate) preempted_ns: u64,
     /// The stack of the present wait, or of the one that is about to begin, as the kernel took it at the switch.
     at_switch: Option<WaitStack>,
+    /// The kernel takes stacks at switches, of all of them or of one in so many.
+    has_switch_stacks: bool,
     /// A stack that was read from outside, and when. Records lag behind, so it may belong to a wait yet to come.
     from_outside: Option<(u64, WaitStack)>,
     /// Rows that may still grow.
@@ -69,6 +71,7 @@ impl ThreadTime {
             on_cpu_ns: 0,
             preempted_ns: 0,
             at_switch: None,
+            has_switch_stacks: false,
             from_outside: None,
             merged: Vec::new(),
             contradictions: 0,
@@ -85,6 +88,7 @@ impl ThreadTime {
     /// The stack with which it leaves its CPU.
     pub(crate) fn set_switch_stack(&mut self, stack: WaitStack) {
         self.at_switch = Some(stack);
+        self.has_switch_stacks = true;
     }
 
     /// The stack that it was seen blocked with at `time_ns`.
@@ -157,6 +161,9 @@ impl ThreadTime {
             return;
         }
         let outside = self.from_outside.filter(|(time_ns, _)| (self.since_ns..=now_ns).contains(time_ns));
+        // A look from outside meets long waits more often than short ones. Among short waits that would be unfair where
+        // switches are sampled by number; where that look is all there is, it is better than nothing.
+        let outside = outside.filter(|_| !self.has_switch_stacks || length_class(duration_ns) > 0);
         let of = self.at_switch.or(outside.map(|(_, stack)| stack)).unwrap_or(WaitStack::NONE);
         if runnable {
             self.preempted_ns += duration_ns;
@@ -285,6 +292,27 @@ mod tests {
             time.end(951_000_000, writer);
         });
         assert_eq!((rows.stack.as_slice(), rows.count.as_slice()), (&[3, 0][..], &[1, 1][..]));
+    }
+
+    #[test]
+    fn short_waits_have_their_stacks_from_switches_alone_where_those_are_sampled() {
+        for (is_sampled, stacks) in [(false, vec![3, 7]), (true, vec![0, 7])] {
+            let (_, rows) = rows(|time, writer| {
+                if is_sampled {
+                    time.switch_out(1_100, false);
+                    time.set_switch_stack(wait_stack(9));
+                    time.switch_in(1_100, writer); // No wait at all.
+                }
+                time.set_outside_stack(1_000_500, wait_stack(3));
+                time.switch_out(1_000_000, false);
+                time.switch_in(1_001_000, writer); // One of a microsecond,
+                time.set_outside_stack(5_000_000, wait_stack(7));
+                time.switch_out(2_000_000, false);
+                time.switch_in(9_000_000, writer); // one of 7 ms.
+                time.end(9_000_000, writer);
+            });
+            assert_eq!(rows.stack, stacks, "{is_sampled}");
+        }
     }
 
     #[test]

@@ -418,7 +418,8 @@ fn a_target_that_is_gone_is_no_refusal() {
 
 #[test]
 fn everything_again_as_an_ordinary_user() {
-    as_ordinary_user(&["--skip", "everything_again"]);
+    // One after the other: what a user may lock for rings is one limit for all of them.
+    as_ordinary_user(&["--skip", "everything_again", "--test-threads=1"]);
 }
 
 /// Not a test of its own: what `a_seccomp_filter_is_named` runs behind a filter.
