@@ -28,4 +28,4 @@ pub use ids::{FrameId, ModuleId, ProcessId, StackId, ThreadId};
 pub use metric::Metric;
 pub use region::Region;
 pub use unsymbolized::Unsymbolized;
-pub use wait::{WaitKind, syscall_name};
+pub use wait::{WaitKind, syscall_name, syscall_of_kernel_function};

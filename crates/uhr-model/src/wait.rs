@@ -50,6 +50,13 @@ pub fn syscall_name(number: u32) -> Option<&'static str> {
     SYSCALLS.binary_search_by_key(&number, |row| row.0).ok().map(|at| SYSCALLS[at].1)
 }
 
+/// The system call that a kernel function is the entry of (`__x64_sys_futex`, `ksys_read`), of those that commonly block.
+pub fn syscall_of_kernel_function(name: &str) -> Option<u32> {
+    const PREFIXES: &[&str] = &["__x64_sys_", "__se_sys_", "__do_sys_", "ksys_"];
+    let name = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    SYSCALLS.iter().find(|row| row.1 == name).map(|row| row.0)
+}
+
 /// System calls that can block, by number (arch/x86/entry/syscalls/syscall_64.tbl).
 const SYSCALLS: &[(u32, &str, WaitKind)] = &[
     (0, "read", WaitKind::Other),
@@ -188,5 +195,8 @@ mod tests {
     fn kernel_functions() {
         assert_eq!(WaitKind::of_kernel_function("pipe_read"), Some(WaitKind::Pipe));
         assert_eq!(WaitKind::of_kernel_function("schedule"), None);
+        assert_eq!(syscall_of_kernel_function("__x64_sys_futex"), Some(202));
+        assert_eq!(syscall_of_kernel_function("ksys_read"), Some(0));
+        assert_eq!(syscall_of_kernel_function("read"), None);
     }
 }

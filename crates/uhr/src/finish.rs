@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use uhr_collect::{HeldFile, jitdump_name, perf_map_name, vdso_image};
-use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized, WaitKind};
+use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
-use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table, finalize};
+use uhr_recording::{Finalized, KernelWait, Manifest, Recording, RecordingError, Table, finalize};
 use uhr_symbolize::{
     ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
     Unnamed, symbolize,
@@ -93,12 +93,12 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, i
         Err(unnamed) => unnamed.reason.name(),
     };
     *done.frames.entry(outcome.to_owned()).or_default() += 1;
-    let mut wait = None;
+    let mut wait = KernelWait::default();
     match result {
         Ok(found) => {
             for (depth, location) in found.locations.iter().enumerate() {
                 if is_kernel {
-                    wait = wait.or(location.function.as_deref().and_then(WaitKind::of_kernel_function));
+                    wait = wait.or(location.function.as_deref().map(KernelWait::of_function).unwrap_or_default());
                 }
                 done.locations.push(LocationRow {
                     frame,

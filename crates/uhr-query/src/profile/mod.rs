@@ -54,7 +54,7 @@ impl Profile {
         let (code, frames) = code?;
         let (owners, mut observations) = others?;
         let tree = StackTree::new(stacks?, frames)?;
-        observations.name_waits(&tree, &names.frame_waits);
+        observations.tell_waits(&tree, &names.frame_waits);
         let mut manifest = recording.manifest.clone();
         manifest.notes.extend(names.notes);
         let window = manifest.window;

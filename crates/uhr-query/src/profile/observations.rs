@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use uhr_model::{StackEnding, WaitKind};
+use uhr_model::StackEnding;
 use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
-use uhr_recording::{Recording, Scale, Table, WaitShares, scale_weights};
+use uhr_recording::{KernelWait, Recording, Scale, Table, WaitShares, scale_weights};
 
 use super::StackTree;
 use crate::QueryError;
@@ -90,22 +90,15 @@ impl Observations {
         }
     }
 
-    /// Says what kind of wait an unfinished recording's rows are, where the kernel's functions on their stacks tell it
-    /// better than the system call did: what the finished form has in it.
-    pub(super) fn name_waits(&mut self, tree: &StackTree, of_frame: &[Option<WaitKind>]) {
+    /// Tells an unfinished recording's waits what the kernel's functions on their stacks tell: the finished form has it.
+    pub(super) fn tell_waits(&mut self, tree: &StackTree, of_frame: &[KernelWait]) {
         let Self::Growing(tables) = self else { return };
-        let mut waits = vec![None; tree.len()];
-        for node in 1..tree.len() {
-            let above = waits[tree.parent[node] as usize];
-            waits[node] = of_frame.get(tree.frame[node] as usize).copied().flatten().or(above);
-        }
-        for (wait, &stack) in tables.off_cpu.wait.iter_mut().zip(&tables.off_cpu.stack) {
-            let vague = [WaitKind::Unknown, WaitKind::Other].iter().any(|kind| kind.code() == *wait);
-            let better = tree.node(stack).and_then(|node| waits[node as usize]);
-            if let (true, Some(kind)) = (vague, better) {
-                *wait = kind.code();
-            }
-        }
+        let nodes = tree.parent.iter().copied().zip(tree.frame.iter().copied()).skip(1);
+        let of_node = KernelWait::of_nodes(nodes, of_frame);
+        let stored = std::mem::take(&mut tables.off_cpu.stack);
+        tables.off_cpu.stack = stored.iter().map(|&stack| tree.node(stack).unwrap_or(0)).collect();
+        KernelWait::tell(&of_node, &mut tables.off_cpu);
+        tables.off_cpu.stack = stored;
     }
 
     /// Hands out the rows of a table in parts, in parallel; the results are in the order of the rows. Only the named

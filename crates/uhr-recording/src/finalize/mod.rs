@@ -9,14 +9,13 @@ mod parquet_table;
 mod stack_order;
 mod weights;
 
-use uhr_model::WaitKind;
-
 use frame_order::FrameOrder;
 use parquet_table::{copy, write_rows};
 use stack_order::StackOrder;
 pub use weights::{Scale, scale_weights};
 
 use crate::RecordingError;
+use crate::kernel_wait::KernelWait;
 use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
@@ -35,8 +34,8 @@ pub struct Finalized {
     pub module_symbols: Vec<Option<String>>,
     /// Frames by outcome, for the ledger.
     pub frames: std::collections::BTreeMap<String, u64>,
-    /// For each frame, the kind of wait that its function stands for, if it stands for one.
-    pub frame_waits: Vec<Option<WaitKind>>,
+    /// For each frame, what its function tells of waits under it.
+    pub frame_waits: Vec<KernelWait>,
     /// Sentences about names, for the manifest.
     pub notes: Vec<String>,
 }
@@ -56,7 +55,7 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     for (module, symbols) in modules.iter_mut().zip(names.module_symbols) {
         module.symbols = symbols;
     }
-    let node_waits = remap.waits(&names.frame_waits);
+    let node_waits = KernelWait::of_nodes(remap.nodes(), &names.frame_waits);
     let mut wait_shares = WaitShares::default();
     recording.read_batches::<OffCpu>(|rows| {
         wait_shares.learn(&rows);
@@ -74,7 +73,7 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         write_samples(recording, &threads, &remap)?,
         copy::<OffCpu>(recording, |rows| {
             renumber(&mut rows.stack);
-            name_waits(rows, &node_waits);
+            KernelWait::tell(&node_waits, rows);
             wait_shares.apply(rows);
         })?,
         copy::<Faults>(recording, |rows| {
@@ -104,16 +103,6 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         let _ = std::fs::remove_file(folder.join(format!("{name}.arrows")));
     }
     Ok(manifest)
-}
-
-/// Says what kind of wait a row is, where the kernel's functions on its stack tell it better than the system call did.
-fn name_waits(rows: &mut OffCpu, node_waits: &[Option<WaitKind>]) {
-    for (wait, &stack) in rows.wait.iter_mut().zip(&rows.stack) {
-        let vague = [WaitKind::Unknown, WaitKind::Other].iter().any(|kind| kind.code() == *wait);
-        if vague && let Some(kind) = node_waits.get(stack as usize).copied().flatten() {
-            *wait = kind.code();
-        }
-    }
 }
 
 fn write_samples(

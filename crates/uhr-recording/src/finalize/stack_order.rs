@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
-use uhr_model::WaitKind;
 
 use super::frame_order::FrameOrder;
 use crate::RecordingError;
@@ -82,13 +81,9 @@ impl StackOrder {
         Self { new_of_old, nodes }
     }
 
-    /// For each node, the kind of wait of the innermost frame that stands for one.
-    pub(super) fn waits(&self, frame_waits: &[Option<WaitKind>]) -> Vec<Option<WaitKind>> {
-        let mut waits = vec![None; self.nodes.len() + 1];
-        for (index, &(parent, frame)) in self.nodes.iter().enumerate() {
-            waits[index + 1] = frame_waits.get(frame as usize).copied().flatten().or(waits[parent as usize]);
-        }
-        waits
+    /// Parent and frame (as it was recorded) of each node but the first.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.nodes.iter().copied()
     }
 
     pub(super) fn of(&self, old: u32) -> u32 {
