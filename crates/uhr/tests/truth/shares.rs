@@ -61,16 +61,22 @@ pub(crate) fn assert_line(recorded: &Recorded, function: &str, line: u64, share:
     );
 }
 
-/// Fails unless 99 % of the samples have whole stacks, and 99 % of the time lies below `bottom`.
+/// Fails unless 99 % of the samples have whole stacks, and as much of the time lies below `bottom`.
 pub(crate) fn assert_whole(recorded: &Recorded, bottom: &str) {
-    let answer = recorded.ask("query --group-by function --limit 1000");
-    let whole = answer["coverage"]["stacks_complete_share"].as_f64().unwrap();
+    assert_bottom(recorded, bottom, 0.985);
+    let answer = recorded.ask("query --group-by function --limit 1");
+    let whole = number(&answer["coverage"], "stacks_complete_share");
     assert!(whole >= 0.99, "{:#}", answer["coverage"]);
-    let below = row(&answer, "function", bottom)["total_share"].as_f64().unwrap();
+}
+
+/// Fails unless that share of the time lies below `bottom`.
+pub(crate) fn assert_bottom(recorded: &Recorded, bottom: &str, least: f64) {
+    let answer = recorded.ask("query --group-by function --limit 1000");
+    let below = number(row(&answer, "function", bottom), "total_share");
     // Kernel time that may not be looked into has no stack.
     let hidden =
         find(&answer, "function", "[kernel, not visible]").map_or(0.0, |row| number(row, "self_share"));
-    assert!(below + hidden >= 0.985, "{below} of the time is below {bottom}: {answer:#}");
+    assert!(below + hidden >= least, "{below} of the time is below {bottom}: {answer:#}");
 }
 
 /// The path that most of a function's time was spent on, from the thread's first function to the leaf.
