@@ -110,7 +110,7 @@ fn stack_copies_begin_at_the_stack_pointer() {
 #[test]
 fn time_off_cpu_is_what_the_program_slept() {
     let Some(recorded) = record("sleep 50", &frame_pointers()) else { return };
-    let (mut waited_ns, mut left_at, mut pairs) = (0, None, 0);
+    let (mut waited_ns, mut preempted_ns, mut left_at, mut pairs) = (0, 0, None, 0);
     for Record { stamp, body } in recorded.records() {
         match body {
             Body::SwitchOut { is_preempted, .. } => {
@@ -120,13 +120,16 @@ fn time_off_cpu_is_what_the_program_slept() {
             Body::SwitchIn { .. } => {
                 let Some((at, is_preempted)) = left_at.take() else { continue };
                 pairs += 1;
-                waited_ns += if is_preempted { 0 } else { stamp.time_ns - at };
+                *if is_preempted { &mut preempted_ns } else { &mut waited_ns } += stamp.time_ns - at;
             }
             _ => {}
         }
     }
     assert!(pairs >= 50);
-    assert_near("time off CPU", waited_ns as f64, recorded.said("slept") as f64, 0.02);
+    // On a busy machine the program is also preempted between a look at its clock and the sleep.
+    let slept_ns = recorded.said("slept");
+    let nearest_ns = slept_ns.clamp(waited_ns, waited_ns + preempted_ns);
+    assert_near("time off CPU", nearest_ns as f64, slept_ns as f64, 0.02);
 }
 
 #[test]
