@@ -6,7 +6,7 @@ use crate::harness::{Place, Who, assert_near, number, row, rows};
 
 /// Of an ordinary user's processes, kernel time stands in a row of its own: some of them is missing in theirs.
 fn tolerance(who: Who) -> f64 {
-    if who == Who::Us { 0.04 } else { 0.12 }
+    if who.is_ordinary() { 0.12 } else { 0.04 }
 }
 
 fn family_is_right(who: Who) {

@@ -25,6 +25,13 @@ pub(crate) enum Who {
     Ordinary,
 }
 
+impl Who {
+    /// Whether the kernel may be hidden from it.
+    pub(crate) fn is_ordinary(self) -> bool {
+        self == Self::Ordinary || !is_root()
+    }
+}
+
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }

@@ -48,6 +48,12 @@ fn with_frame_pointers_by_frame_pointers() {
     shares_are_right(WITH, "fp", Who::Us);
 }
 
+/// gcc 12 leaves the frame out of functions that do not touch the stack: their callers are not in the kernel's chain.
+#[test]
+fn with_frame_pointers_but_in_leaves_by_frame_pointers() {
+    shares_are_right(&["-fno-omit-frame-pointer"], "fp", Who::Us);
+}
+
 #[test]
 fn without_frame_pointers_as_an_ordinary_user() {
     if is_root() {

@@ -51,7 +51,7 @@ fn check_kinds(recorded: &Recorded, who: Who) {
         let answer = recorded.ask(&format!("query --metric off-cpu --group-by wait --thread {thread}"));
         let first = rows(&answer)[0]["key"]["wait"].as_str().unwrap();
         // Of a read from outside only the system call is seen, and not what kind of file it reads.
-        let is_told = first == *kind || (who == Who::Ordinary && *kind == "pipe" && first == "other");
+        let is_told = first == *kind || (who.is_ordinary() && *kind == "pipe" && first == "other");
         assert!(is_told, "{thread} waits for {first}, not {kind}: {answer:#}");
     }
 }
