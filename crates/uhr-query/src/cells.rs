@@ -2,11 +2,14 @@
 //! thread, stack and circumstances with their sums; every question then works on these. A hot program has few of them,
 //! however many samples it has.
 
+use std::sync::OnceLock;
+
 use rustc_hash::FxHashMap;
 use uhr_model::{Metric, StackEnding};
 use uhr_recording::tables::{Faults, OffCpu, Samples};
 
 use crate::QueryError;
+use crate::coverage::Seen;
 use crate::profile::Profile;
 pub(crate) use crate::window::Slots;
 
@@ -36,6 +39,7 @@ pub(crate) struct Tag {
 #[derive(Debug)]
 pub(crate) struct Cells {
     pub(crate) slots: Slots,
+    /// Zeros, where threads were not asked for.
     pub(crate) thread: Vec<u32>,
     /// Node of the stack tree.
     pub(crate) node: Vec<u32>,
@@ -48,22 +52,32 @@ pub(crate) struct Cells {
     pub(crate) weight: Vec<u64>,
     /// Sorted.
     pub(crate) tags: Vec<Tag>,
+    /// What [`crate::coverage`] sees in all of them; worked out once.
+    pub(crate) seen: OnceLock<Seen>,
+}
+
+/// What observations are counted by, besides their stack and circumstances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct By {
+    pub(crate) slots: Slots,
+    /// Whether the threads are told apart. Where they need not be, cells are much fewer.
+    pub(crate) threads: bool,
 }
 
 impl Cells {
     /// Counts the observations of `metric`.
-    pub(crate) fn count(profile: &Profile, metric: Metric, slots: Slots) -> Result<Self, QueryError> {
+    pub(crate) fn count(profile: &Profile, metric: Metric, by: By) -> Result<Self, QueryError> {
         let mut parts = Vec::new();
         if matches!(metric, Metric::Cpu | Metric::Wall) {
-            parts.extend(count_samples(profile, slots)?);
+            parts.extend(count_samples(profile, by)?);
         }
         if matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall) {
-            parts.extend(count_off_cpu(profile, metric, slots)?);
+            parts.extend(count_off_cpu(profile, metric, by)?);
         }
         if metric == Metric::PageFaults {
-            parts.extend(count_faults(profile, slots)?);
+            parts.extend(count_faults(profile, by)?);
         }
-        Ok(Self::join(slots, parts))
+        Ok(Self::join(by.slots, parts))
     }
 
     /// Without any.
@@ -88,33 +102,36 @@ impl Cells {
         let mut tags: Vec<Tag> = parts.iter().flat_map(|part| part.tags.keys().copied()).collect();
         tags.sort_unstable();
         tags.dedup();
-        let total = parts.iter().map(|part| part.rows.len()).sum();
-        let mut cells = Self {
+        let tag_of: Vec<Vec<u32>> = parts.iter().map(|part| part.numbers_in(&tags)).collect();
+        let (ids, sums) = rayon::join(
+            || rayon::join(|| column(&parts, |_, row| row.thread), || column(&parts, |_, row| row.node)),
+            || rayon::join(|| column(&parts, |_, row| row.count), || column(&parts, |_, row| row.weight)),
+        );
+        let (slot, tag) = rayon::join(
+            || column(&parts, |_, row| row.slot),
+            || column(&parts, |part, row| tag_of[part][row.tag as usize]),
+        );
+        Self {
             slots,
-            thread: Vec::with_capacity(total),
-            node: Vec::with_capacity(total),
-            slot: Vec::with_capacity(total),
-            tag: Vec::with_capacity(total),
-            count: Vec::with_capacity(total),
-            weight: Vec::with_capacity(total),
+            thread: ids.0,
+            node: ids.1,
+            slot,
+            tag,
+            count: sums.0,
+            weight: sums.1,
             tags,
-        };
-        for part in parts {
-            let mut tag_of = vec![0u32; part.tags.len()];
-            for (tag, &at) in &part.tags {
-                tag_of[at as usize] = cells.tags.binary_search(tag).unwrap_or(0) as u32;
-            }
-            for row in part.rows {
-                cells.thread.push(row.thread);
-                cells.node.push(row.node);
-                cells.slot.push(row.slot);
-                cells.tag.push(tag_of[row.tag as usize]);
-                cells.count.push(row.count);
-                cells.weight.push(row.weight);
-            }
+            seen: OnceLock::new(),
         }
-        cells
     }
+}
+
+/// One value of every row of every part.
+fn column<T>(parts: &[Part], value: impl Fn(usize, &Row) -> T) -> Vec<T> {
+    let mut values = Vec::with_capacity(parts.iter().map(|part| part.rows.len()).sum());
+    for (at, part) in parts.iter().enumerate() {
+        values.extend(part.rows.iter().map(|row| value(at, row)));
+    }
+    values
 }
 
 #[derive(Debug)]
@@ -128,42 +145,55 @@ struct Row {
 }
 
 /// The cells of one part of a table. Equal cells of several parts stay apart: merging them would cost more than
-/// walking them twice.
+/// walking them twice. For the same reason a cell is looked for in one place only, and begun anew where it is not there.
 struct Part<'a> {
     profile: &'a Profile,
-    slots: Slots,
+    by: By,
     rows: Vec<Row>,
-    index: FxHashMap<(u64, u64), u32>,
+    /// Rows by a hash of what they are: the last one that had it.
+    near_rows: Vec<u32>,
     tags: FxHashMap<Tag, u32>,
     /// The slot of the last time, and its bounds: times come in order, so that it is most often the next one's too.
     near: (u64, u64, usize),
     last_tag: Option<(Tag, u32)>,
 }
 
+/// Bits of a part's hash: the table stays in the second cache (512 KiB).
+const NEAR_BITS: u32 = 17;
+
 impl<'a> Part<'a> {
-    fn new(profile: &'a Profile, slots: Slots) -> Self {
+    fn new(profile: &'a Profile, by: By) -> Self {
         Self {
             profile,
-            slots,
+            by,
             rows: Vec::new(),
-            index: FxHashMap::default(),
+            near_rows: vec![u32::MAX; 1 << NEAR_BITS],
             tags: FxHashMap::default(),
             near: (1, 0, 0),
             last_tag: None,
         }
     }
 
+    /// For each of the part's tags, its number among all.
+    fn numbers_in(&self, all: &[Tag]) -> Vec<u32> {
+        let mut numbers = vec![0u32; self.tags.len()];
+        for (tag, &at) in &self.tags {
+            numbers[at as usize] = all.binary_search(tag).unwrap_or(0) as u32;
+        }
+        numbers
+    }
+
     /// The slot of a time, or `None` if it lies outside the window. The whole recording holds all its rows, even those
     /// that a clock put a little outside.
     #[inline]
     fn slot_of(&mut self, time_ns: u64) -> Option<usize> {
-        let range = self.slots.range;
+        let range = self.by.slots.range;
         if !range.whole && !(range.start_ns..range.end_ns).contains(&time_ns) {
             return None;
         }
         if !(self.near.0..self.near.1).contains(&time_ns) {
-            let slot = self.slots.of(time_ns);
-            self.near = (self.slots.start_of(slot), self.slots.start_of(slot + 1), slot);
+            let slot = self.by.slots.of(time_ns);
+            self.near = (self.by.slots.start_of(slot), self.by.slots.start_of(slot + 1), slot);
         }
         Some(self.near.2)
     }
@@ -193,15 +223,19 @@ impl<'a> Part<'a> {
         }
         // Time that is counted without a stack is told by its marker alone.
         let node = if tag.ending.row_key().is_some() { 0 } else { node };
-        let tag = self.tag(tag);
-        let key = (u64::from(thread) << 32 | u64::from(node), (slot as u64) << 32 | u64::from(tag));
-        let next = self.rows.len() as u32;
-        let at = *self.index.entry(key).or_insert(next);
-        if at == next {
-            self.rows.push(Row { thread, node, slot: slot as u16, tag, count, weight });
-        } else if let Some(row) = self.rows.get_mut(at as usize) {
-            row.count = row.count.saturating_add(count);
-            row.weight = row.weight.saturating_add(weight);
+        let (thread, tag, slot) = (if self.by.threads { thread } else { 0 }, self.tag(tag), slot as u16);
+        let what = (u64::from(thread) << 32 | u64::from(node)) ^ u64::from(tag) << 20;
+        // Fibonacci hashing: the high bits of the product are well mixed.
+        let place = (what.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NEAR_BITS)) as usize;
+        match self.rows.get_mut(self.near_rows[place] as usize) {
+            Some(row) if (row.thread, row.node, row.slot, row.tag) == (thread, node, slot, tag) => {
+                row.count = row.count.saturating_add(count);
+                row.weight = row.weight.saturating_add(weight);
+            }
+            _ => {
+                self.near_rows[place] = self.rows.len() as u32;
+                self.rows.push(Row { thread, node, slot, tag, count, weight });
+            }
         }
         Ok(())
     }
@@ -222,12 +256,12 @@ fn whole(table: &str, rows: usize, columns: &[usize]) -> Result<(), QueryError> 
     }
 }
 
-fn count_samples(profile: &Profile, slots: Slots) -> Result<Vec<Part<'_>>, QueryError> {
+fn count_samples(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, QueryError> {
     const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "weight_ns", "ending"];
     profile.observations.read(COLUMNS, |rows: &Samples, range| {
         let lengths = [rows.thread.len(), rows.stack.len(), rows.weight_ns.len(), rows.ending.len()];
         whole("samples", rows.time_ns.len(), &lengths)?;
-        let mut part = Part::new(profile, slots);
+        let mut part = Part::new(profile, by);
         for row in range {
             let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
             let ending = ending(rows.ending[row])?;
@@ -239,13 +273,13 @@ fn count_samples(profile: &Profile, slots: Slots) -> Result<Vec<Part<'_>>, Query
     })
 }
 
-fn count_faults(profile: &Profile, slots: Slots) -> Result<Vec<Part<'_>>, QueryError> {
+fn count_faults(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, QueryError> {
     const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "ending", "region", "weight"];
     profile.observations.read(COLUMNS, |rows: &Faults, range| {
         let lengths =
             [rows.thread.len(), rows.stack.len(), rows.ending.len(), rows.region.len(), rows.weight.len()];
         whole("faults", rows.time_ns.len(), &lengths)?;
-        let mut part = Part::new(profile, slots);
+        let mut part = Part::new(profile, by);
         for row in range {
             let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
             let (ending, kind) = (ending(rows.ending[row])?, rows.region[row]);
@@ -256,7 +290,7 @@ fn count_faults(profile: &Profile, slots: Slots) -> Result<Vec<Part<'_>>, QueryE
     })
 }
 
-fn count_off_cpu(profile: &Profile, metric: Metric, slots: Slots) -> Result<Vec<Part<'_>>, QueryError> {
+fn count_off_cpu(profile: &Profile, metric: Metric, by: By) -> Result<Vec<Part<'_>>, QueryError> {
     const COLUMNS: &[&str] = &[
         "start_ns",
         "end_ns",
@@ -281,7 +315,7 @@ fn count_off_cpu(profile: &Profile, metric: Metric, slots: Slots) -> Result<Vec<
         let more =
             [rows.stack.len(), rows.ending.len(), rows.runnable.len(), rows.wait.len(), rows.syscall.len()];
         whole("offcpu", rows.start_ns.len(), &[&lengths[..], &more[..]].concat())?;
-        let mut part = Part::new(profile, slots);
+        let mut part = Part::new(profile, by);
         for row in range {
             let source = if rows.runnable[row] { Source::Runnable } else { Source::Waiting };
             let wanted = match metric {
@@ -328,7 +362,7 @@ impl Span {
 impl Part<'_> {
     /// Adds time off CPU, clipped to the window and shared among its slots. The waits count where the row begins.
     fn add_span(&mut self, owner: (u32, u32), tag: Tag, span: Span) -> Result<(), QueryError> {
-        let range = self.slots.range;
+        let range = self.by.slots.range;
         if span.end < span.start || span.duration > span.end - span.start {
             return Err(damaged("a wait is longer than the time it took"));
         }
@@ -337,12 +371,12 @@ impl Part<'_> {
         if !range.whole && !overlaps && !is_point {
             return Ok(());
         }
-        let first = self.slots.of(span.start.max(range.start_ns));
-        let last = self.slots.of(span.end.saturating_sub(1).max(span.start));
+        let first = self.by.slots.of(span.start.max(range.start_ns));
+        let last = self.by.slots.of(span.end.saturating_sub(1).max(span.start));
         for slot in first..=last {
             // Of the whole recording the outermost slots take what lies beyond them.
-            let from = if range.whole && slot == first { 0 } else { self.slots.start_of(slot) };
-            let to = if range.whole && slot == last { u64::MAX } else { self.slots.start_of(slot + 1) };
+            let from = if range.whole && slot == first { 0 } else { self.by.slots.start_of(slot) };
+            let to = if range.whole && slot == last { u64::MAX } else { self.by.slots.start_of(slot + 1) };
             let weight = span.before(to) - span.before(from);
             let count = if slot == first { span.count } else { 0 };
             self.add(owner, slot, tag, (count, weight))?;

@@ -19,9 +19,12 @@ pub(crate) fn coverage(
     cells: &Cells,
     selection: &Selection,
 ) -> Coverage {
-    let seen = Seen::new(profile, cells, selection);
+    let seen = match selection.has_thread_filter() {
+        true => &Seen::new(profile, cells, selection),
+        false => cells.seen.get_or_init(|| Seen::new(profile, cells, selection)),
+    };
     let is_part = selection.has_thread_filter() || !selection.range.whole;
-    let ledger = ledger(profile, metric, &seen, is_part);
+    let ledger = ledger(profile, metric, seen, is_part);
     let explained = [ledger.captured, ledger.lost, ledger.throttled, ledger.not_visible, ledger.too_short];
     let explained: i128 = explained.into_iter().map(i128::from).sum();
     let mut coverage = Coverage {
@@ -33,7 +36,7 @@ pub(crate) fn coverage(
         too_short: ledger.too_short,
         drift: i64::try_from(i128::from(ledger.expected) - explained).unwrap_or(0),
         stacks_complete_share: share(seen.complete, seen.stacks),
-        truncated: seen.truncated,
+        truncated: seen.truncated.clone(),
         symbolized_share: share(seen.symbolized, seen.with_frame),
         notes: Vec::new(),
     };
@@ -53,7 +56,7 @@ pub(crate) fn coverage(
 
 /// What the observations themselves say.
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     rows: u64,
     weight: u64,
     /// Samples (or waits): all, those that should have a stack, those whose stack is whole.

@@ -100,6 +100,13 @@ impl GroupBy {
         Slots::new(range, cut, &self.words[at])
     }
 
+    /// Whether it tells threads apart.
+    pub(crate) fn has_owners(&self) -> bool {
+        [Dimension::Command, Dimension::Process, Dimension::ThreadName, Dimension::Thread]
+            .into_iter()
+            .any(|dimension| self.has(dimension))
+    }
+
     /// Whether any dimension belongs to frames.
     pub(crate) fn has_frames(&self) -> bool {
         self.dimensions.iter().any(|dimension| dimension.kind() == DimensionKind::Frame)

@@ -9,7 +9,7 @@ use crate::answers::{
     RecordingSummary, Written,
 };
 use crate::call_tree::CallTree;
-use crate::cells::Cells;
+use crate::cells::{By, Cells};
 use crate::collapsed::{Collapsed, NO_STACK};
 use crate::coverage::coverage;
 use crate::filter::Filters;
@@ -175,7 +175,8 @@ impl<'a> Stacks<'a> {
             return Err(QueryError::DimensionNotOfMetric { dimension, metric });
         }
         let selection = Selection::new(profile, question.metric, &question.filters)?;
-        let cells = profile.cells(question.metric, Slots::blocks(selection.range))?;
+        let cells =
+            profile.cells(question.metric, By { slots: Slots::blocks(selection.range), threads: true })?;
         let sums = node_sums(profile, &cells, &selection);
         let tree = CallTree::down(profile, &selection, &sums, None);
         let mut total = Amount::default();
@@ -317,7 +318,7 @@ fn by_command<'a>(
     let keys = SampleKeys::new(profile, &group, cells);
     let nodes = profile.tree.len();
     let mut found = Vec::new();
-    for (key, sums) in sums_by_key_and_node(cells, selection, &keys) {
+    for (key, sums) in sums_by_key_and_node(profile, cells, selection, &keys) {
         let SampleKey::Like { thread, .. } = keys.keys[key as usize] else { continue };
         let mut leaves: FxHashMap<Leaf, Amount> = FxHashMap::default();
         for (node, amount) in sums {

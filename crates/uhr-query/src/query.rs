@@ -4,7 +4,7 @@ use uhr_model::{Dimension, Metric};
 
 use crate::QueryError;
 use crate::answers::{CountedRow, Key, KeyValue, QueryAnswer, QueryRequest, Rows, Shown, share};
-use crate::cells::Cells;
+use crate::cells::{By, Cells};
 use crate::coverage::coverage;
 use crate::group::GroupBy;
 use crate::membership::{Membership, ROWS_AT_ONCE, Tally};
@@ -27,7 +27,8 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
     }
     let selection = Selection::new(profile, question.metric, &question.filters)?;
     let slots = group.slots(selection.range)?;
-    let cells = profile.cells(question.metric, slots)?;
+    let cells = profile
+        .cells(question.metric, By { slots, threads: group.has_owners() || selection.has_thread_filter() })?;
     let grouped = Grouped::new(profile, &cells, &selection, group);
     let page = Page::of(profile, question, group, &cells, &grouped);
     let intervals = intervals(profile, question, group, &cells, &selection, &grouped, &page.rows);

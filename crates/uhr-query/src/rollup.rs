@@ -1,12 +1,11 @@
 //! From cells to rows: self and total of every key, in one pass over the cells and one over the stack tree.
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use rustc_hash::FxHashMap;
 use uhr_model::{Dimension, Metric};
 
 use crate::QueryError;
 use crate::answers::{Candidate, KeyValue, share};
-use crate::cells::Cells;
+use crate::cells::{By, Cells};
 use crate::group::{FrameKey, FrameKeys, GroupBy, SampleKey, SampleKeys};
 use crate::names::shown;
 use crate::profile::Profile;
@@ -78,7 +77,7 @@ impl Grouped {
             (Some(samples), Some(frames)) => {
                 let mut rollup = Rollup::new(profile, selection, frames);
                 let mut all = Amount::default();
-                for (key, sums) in sums_by_key_and_node(cells, selection, samples) {
+                for (key, sums) in sums_by_key_and_node(profile, cells, selection, samples) {
                     sums.iter().for_each(|(_, amount)| all.add(*amount));
                     rollup.add_sparse(&sums);
                     rollup.drain(|frame, sums| rows.push((key, frame, sums)));
@@ -149,36 +148,63 @@ pub(crate) fn parts(cells: usize) -> Vec<std::ops::Range<usize>> {
 /// [`FrameKeys::without_frame`].
 pub(crate) fn node_sums(profile: &Profile, cells: &Cells, selection: &Selection) -> Vec<Amount> {
     let nodes = profile.tree.len();
-    sum_by(cells, selection, nodes + FRAMELESS, |cell| match cells.node[cell] {
-        0 => nodes + FrameKeys::without_frame(cells.tags[cells.tag[cell] as usize].ending) as usize,
-        node => node as usize,
-    })
+    sum_by(cells, selection, nodes + FRAMELESS, |cell| place(cells, cell, nodes))
 }
 
 /// Ways to have no frame.
 const FRAMELESS: usize = 4;
 
-/// For each sample key, the sums by leaf node in the order of nodes; time without a frame as negative numbers would be:
-/// its key counted down from the largest number.
+/// For each sample key, the sums by leaf node in the order of nodes; time without a frame stands behind them: its
+/// number counted down from the largest.
 pub(crate) fn sums_by_key_and_node(
+    profile: &Profile,
     cells: &Cells,
     selection: &Selection,
     keys: &SampleKeys,
 ) -> Vec<(u32, Vec<(u32, Amount)>)> {
-    let mut sums: FxHashMap<(u32, u32), Amount> = FxHashMap::default();
-    for cell in (0..cells.len()).filter(|cell| selection.has(cells, *cell)) {
-        let node = match cells.node[cell] {
-            0 => u32::MAX - FrameKeys::without_frame(cells.tags[cells.tag[cell] as usize].ending),
-            node => node,
-        };
-        let amount = Amount { weight: cells.weight[cell], samples: u64::from(cells.count[cell]) };
-        sums.entry((keys.of_cell[cell], node)).or_default().add(amount);
+    let nodes = profile.tree.len();
+    // The cells of each key stand together: a counting sort.
+    let mut first = vec![0usize; keys.keys.len() + 1];
+    let selected = || (0..cells.len()).filter(|cell| selection.has(cells, *cell));
+    selected().for_each(|cell| first[keys.of_cell[cell] as usize + 1] += 1);
+    (0..keys.keys.len()).for_each(|key| first[key + 1] += first[key]);
+    let mut next = first.clone();
+    let mut order = vec![0u32; first.last().copied().unwrap_or(0)];
+    for cell in selected() {
+        let place = &mut next[keys.of_cell[cell] as usize];
+        order[*place] = cell as u32;
+        *place += 1;
     }
-    let mut sorted: Vec<((u32, u32), Amount)> = sums.into_iter().collect();
-    sorted.sort_unstable_by_key(|(key, _)| *key);
-    let same = sorted.chunk_by(|a, b| a.0.0 == b.0.0);
-    same.map(|group| (group[0].0.0, group.iter().map(|((_, node), amount)| (*node, *amount)).collect()))
-        .collect()
+    let mut sums = vec![Amount::default(); nodes + FRAMELESS];
+    let mut touched: Vec<u32> = Vec::new();
+    let mut found = Vec::with_capacity(keys.keys.len());
+    for key in (0..keys.keys.len()).filter(|key| first[*key] < first[*key + 1]) {
+        for &cell in &order[first[key]..first[key + 1]] {
+            let cell = cell as usize;
+            let at = place(cells, cell, nodes);
+            if sums[at].is_zero() {
+                touched.push(at as u32);
+            }
+            sums[at].add(Amount { weight: cells.weight[cell], samples: u64::from(cells.count[cell]) });
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        let take = |at: u32| {
+            let number = if (at as usize) < nodes { at } else { u32::MAX - (at - nodes as u32) };
+            (number, std::mem::take(&mut sums[at as usize]))
+        };
+        found.push((key as u32, touched.drain(..).map(take).collect()));
+    }
+    found
+}
+
+/// Where a cell's sum stands: its leaf node, or behind the nodes by its way to have no frame.
+#[inline]
+fn place(cells: &Cells, cell: usize, nodes: usize) -> usize {
+    match cells.node[cell] {
+        0 => nodes + FrameKeys::without_frame(cells.tags[cells.tag[cell] as usize].ending) as usize,
+        node => node as usize,
+    }
 }
 
 /// Rolls sums of leaves up to every key on their paths, each key once a path.
@@ -345,6 +371,7 @@ pub(crate) fn totals_by(
 fn everything_by(profile: &Profile, metric: Metric, what: Dimension) -> Result<(Grouped, Slots), QueryError> {
     let selection = Selection::everything(profile);
     let slots = Slots::blocks(selection.range);
-    let cells = profile.cells(metric, slots)?;
-    Ok((Grouped::new(profile, &cells, &selection, &GroupBy::one(what)), slots))
+    let group = GroupBy::one(what);
+    let cells = profile.cells(metric, By { slots, threads: group.has_owners() })?;
+    Ok((Grouped::new(profile, &cells, &selection, &group), slots))
 }

@@ -12,7 +12,7 @@ use crate::answers::{
     Activity, Key, KeyValue, Memory, OverviewAnswer, OverviewRequest, OverviewRow, Top, Trust, Verdict,
     Waits, rounded,
 };
-use crate::cells::Cells;
+use crate::cells::{By, Cells};
 use crate::coverage::coverage;
 use crate::filter::Filters;
 use crate::profile::Profile;
@@ -41,7 +41,7 @@ pub fn overview(
         Question { filters: filters.clone(), limit: FUNCTIONS, whole_names, ..Question::default() };
     let selection = Selection::new(profile, Metric::Cpu, filters)?;
     let slots = Slots::blocks(selection.range);
-    let count = |metric| profile.cells(metric, slots);
+    let count = |metric| profile.cells(metric, By { slots, threads: true });
     let (cpu, off_cpu) = (count(Metric::Cpu)?, count(Metric::OffCpu)?);
     let (runqueue, faults) = (count(Metric::Runqueue)?, count(Metric::PageFaults)?);
     let times = activity::Times::new(profile, &selection, [&*cpu, &*off_cpu, &*runqueue]);

@@ -20,7 +20,7 @@ pub(crate) use stacks::StackTree;
 
 use crate::QueryError;
 use crate::answers::{RecordingSummary, rounded};
-use crate::cells::{Cells, Slots};
+use crate::cells::{By, Cells};
 
 /// A recording, ready for questions.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Profile {
     pub(crate) code: Code,
     pub(crate) tree: StackTree,
     pub(crate) observations: Observations,
-    cells: Mutex<Vec<(Metric, Slots, Arc<Cells>)>>,
+    cells: Mutex<Vec<(Metric, By, Arc<Cells>)>>,
 }
 
 /// Windows whose cells are kept for the next question.
@@ -96,20 +96,22 @@ impl Profile {
         self.manifest.window.start_ns
     }
 
-    /// The observations of a metric in a window, counted by slot. The next question of the same window finds them here.
-    pub(crate) fn cells(&self, metric: Metric, slots: Slots) -> Result<Arc<Cells>, QueryError> {
+    /// The observations of a metric in a window, counted. The next question of the same window finds them here.
+    pub(crate) fn cells(&self, metric: Metric, by: By) -> Result<Arc<Cells>, QueryError> {
         {
             let kept = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, _, cells)) = kept.iter().find(|(of, cut, _)| (*of, *cut) == (metric, slots)) {
+            // Cells that tell more apart than is asked for will do too.
+            let fits = |has: By| has.slots == by.slots && (has.threads || !by.threads);
+            if let Some((_, _, cells)) = kept.iter().find(|(of, has, _)| *of == metric && fits(*has)) {
                 return Ok(cells.clone());
             }
         }
-        let cells = Arc::new(Cells::count(self, metric, slots)?);
+        let cells = Arc::new(Cells::count(self, metric, by)?);
         let mut kept = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= CELLS_KEPT {
             kept.remove(0);
         }
-        kept.push((metric, slots, cells.clone()));
+        kept.push((metric, by, cells.clone()));
         Ok(cells)
     }
 }
