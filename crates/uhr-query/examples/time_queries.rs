@@ -1,4 +1,5 @@
-//! Times questions of a recording: the first one, cold, and the next ones of the same window. One JSON object a line.
+//! Times questions of a recording: the first one, cold, and the next ones of the same window. One JSON object a line:
+//! time passed, and CPU time of all threads (in steps of 10 ms), which a busy machine does not stretch.
 //!
 //! ```text
 //! cargo run --release -p uhr-query --example time_queries -- FOLDER
@@ -18,14 +19,13 @@ fn main() {
     let begin = Instant::now();
     let recording = Recording::open(Path::new(&folder)).unwrap();
     let profile = Profile::load(&recording, None).unwrap();
-    let load = begin.elapsed();
-    report("load", load);
+    report("load", begin.elapsed(), cpu_ms());
     let cpu = Question::default();
     let grouped = |question: &Question, group: &str| {
         query(&profile, question, &GroupBy::parse(group).unwrap()).unwrap()
     };
     let first = timed("query --group-by function, first", || grouped(&cpu, "function"));
-    report("load and first answer", begin.elapsed());
+    report("load and first answer", begin.elapsed(), cpu_ms());
     timed("query --group-by function, again", || grouped(&cpu, "function"));
     timed("query --group-by module", || grouped(&cpu, "module"));
     timed("query --group-by process", || grouped(&cpu, "process"));
@@ -51,12 +51,19 @@ fn main() {
 }
 
 fn timed<T>(what: &str, ask: impl FnOnce() -> T) -> T {
-    let begin = Instant::now();
+    let (begin, cpu) = (Instant::now(), cpu_ms());
     let answer = ask();
-    report(what, begin.elapsed());
+    report(what, begin.elapsed(), cpu_ms() - cpu);
     answer
 }
 
-fn report(what: &str, took: std::time::Duration) {
-    println!("{{\"question\": \"{what}\", \"ms\": {:.1}}}", took.as_secs_f64() * 1e3);
+fn report(what: &str, took: std::time::Duration, cpu_ms: u64) {
+    println!("{{\"question\": \"{what}\", \"ms\": {:.1}, \"cpu_ms\": {cpu_ms}}}", took.as_secs_f64() * 1e3);
+}
+
+/// CPU time of this process: fields 14 and 15 of its `stat`, in hundredths of a second.
+fn cpu_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let behind_name = stat.rsplit_once(')').unwrap().1;
+    behind_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap() * 10).sum()
 }
