@@ -8,7 +8,7 @@ use crate::answers::{
     CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, Key, PathRow, Paths, Shown, TreeRow, share,
 };
 use crate::call_tree::CallTree;
-use crate::cells::{By, Cells};
+use crate::cells::{By, Cells, Owner};
 use crate::coverage::coverage;
 use crate::group::{FrameKey, GroupBy};
 use crate::membership::{ROWS_AT_ONCE, Tally};
@@ -43,7 +43,7 @@ pub fn call_paths(
     let wanted = functions(profile, question.metric, function)?;
     let all = Selection::new(profile, question.metric, &question.filters)?;
     let cells = profile
-        .cells(question.metric, By { slots: Slots::blocks(all.range), threads: all.has_thread_filter() })?;
+        .cells(question.metric, By { slots: Slots::blocks(all.range), owner: all.owner(Owner::Nobody) })?;
     let asked = Asked { profile, question, function, direction, wanted, cells: &cells };
     asked.answer(all)
 }

@@ -39,7 +39,7 @@ pub(crate) struct Tag {
 #[derive(Debug)]
 pub(crate) struct Cells {
     pub(crate) slots: Slots,
-    /// Zeros, where threads were not asked for.
+    /// Row of `threads`: as the cells' [`Owner`] says, a thread, one that stands for its process, or 0.
     pub(crate) thread: Vec<u32>,
     /// Node of the stack tree.
     pub(crate) node: Vec<u32>,
@@ -60,8 +60,19 @@ pub(crate) struct Cells {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct By {
     pub(crate) slots: Slots,
-    /// Whether the threads are told apart. Where they need not be, cells are much fewer.
-    pub(crate) threads: bool,
+    /// Whose they are, as far as it matters. The less is told apart, the fewer cells there are.
+    pub(crate) owner: Owner,
+}
+
+/// Whose observations are told apart, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// Nobody's.
+    Nobody,
+    /// Those of processes: the first thread of a process stands for all of them.
+    Process,
+    /// Those of threads.
+    Thread,
 }
 
 impl Cells {
@@ -223,7 +234,12 @@ impl<'a> Part<'a> {
         }
         // Time that is counted without a stack is told by its marker alone.
         let node = if tag.ending.row_key().is_some() { 0 } else { node };
-        let (thread, tag, slot) = (if self.by.threads { thread } else { 0 }, self.tag(tag), slot as u16);
+        let thread = match self.by.owner {
+            Owner::Nobody => 0,
+            Owner::Process => self.profile.owners.first_of_process[thread as usize],
+            Owner::Thread => thread,
+        };
+        let (tag, slot) = (self.tag(tag), slot as u16);
         let what = (u64::from(thread) << 32 | u64::from(node)) ^ u64::from(tag) << 20;
         // Fibonacci hashing: the high bits of the product are well mixed.
         let place = (what.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NEAR_BITS)) as usize;

@@ -7,7 +7,7 @@ use uhr_model::{Dimension, DimensionKind, Metric, StackEnding};
 
 use crate::QueryError;
 use crate::answers::KeyValue;
-use crate::cells::{Cells, Slots, Tag};
+use crate::cells::{Cells, Owner, Slots, Tag};
 use crate::profile::{Location, Profile};
 use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
 
@@ -100,11 +100,16 @@ impl GroupBy {
         Slots::new(range, cut, &self.words[at])
     }
 
-    /// Whether it tells threads apart.
-    pub(crate) fn has_owners(&self) -> bool {
-        [Dimension::Command, Dimension::Process, Dimension::ThreadName, Dimension::Thread]
-            .into_iter()
-            .any(|dimension| self.has(dimension))
+    /// Whose observations it tells apart.
+    pub(crate) fn owner(&self) -> Owner {
+        let has_any = |dimensions: [Dimension; 2]| dimensions.into_iter().any(|one| self.has(one));
+        if has_any([Dimension::Thread, Dimension::ThreadName]) {
+            Owner::Thread
+        } else if has_any([Dimension::Process, Dimension::Command]) {
+            Owner::Process
+        } else {
+            Owner::Nobody
+        }
     }
 
     /// Whether any dimension belongs to frames.

@@ -9,7 +9,7 @@ use crate::answers::{
     RecordingSummary, Written,
 };
 use crate::call_tree::CallTree;
-use crate::cells::{By, Cells};
+use crate::cells::{By, Cells, Owner};
 use crate::collapsed::{Collapsed, NO_STACK};
 use crate::coverage::coverage;
 use crate::filter::Filters;
@@ -175,8 +175,10 @@ impl<'a> Stacks<'a> {
             return Err(QueryError::DimensionNotOfMetric { dimension, metric });
         }
         let selection = Selection::new(profile, question.metric, &question.filters)?;
-        let cells =
-            profile.cells(question.metric, By { slots: Slots::blocks(selection.range), threads: true })?;
+        let cells = profile.cells(
+            question.metric,
+            By { slots: Slots::blocks(selection.range), owner: selection.owner(Owner::Process) },
+        )?;
         let sums = node_sums(profile, &cells, &selection);
         let tree = CallTree::down(profile, &selection, &sums, None);
         let mut total = Amount::default();

@@ -27,8 +27,7 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
     }
     let selection = Selection::new(profile, question.metric, &question.filters)?;
     let slots = group.slots(selection.range)?;
-    let cells = profile
-        .cells(question.metric, By { slots, threads: group.has_owners() || selection.has_thread_filter() })?;
+    let cells = profile.cells(question.metric, By { slots, owner: selection.owner(group.owner()) })?;
     let grouped = Grouped::new(profile, &cells, &selection, group);
     let page = Page::of(profile, question, group, &cells, &grouped);
     let intervals = intervals(profile, question, group, &cells, &selection, &grouped, &page.rows);

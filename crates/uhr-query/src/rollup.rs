@@ -372,6 +372,6 @@ fn everything_by(profile: &Profile, metric: Metric, what: Dimension) -> Result<(
     let selection = Selection::everything(profile);
     let slots = Slots::blocks(selection.range);
     let group = GroupBy::one(what);
-    let cells = profile.cells(metric, By { slots, threads: group.has_owners() })?;
+    let cells = profile.cells(metric, By { slots, owner: group.owner() })?;
     Ok((Grouped::new(profile, &cells, &selection, &group), slots))
 }

@@ -5,7 +5,7 @@ use uhr_model::{Dimension, FrameMode, Metric, StackEnding};
 
 use crate::QueryError;
 use crate::answers::Candidate;
-use crate::cells::Cells;
+use crate::cells::{Cells, Owner};
 use crate::command::Command;
 use crate::filter::Filters;
 use crate::names;
@@ -153,6 +153,11 @@ impl Selection {
                 range.start..range.end.min(range.start.saturating_add(visible[node as usize] as usize))
             }
         }
+    }
+
+    /// Whose observations it needs to tell apart, if `group` asks for no more.
+    pub(crate) fn owner(&self, group: Owner) -> Owner {
+        if self.has_thread_filter() { Owner::Thread } else { group }
     }
 
     /// Whether some threads are left out.

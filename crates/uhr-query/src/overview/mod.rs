@@ -12,7 +12,7 @@ use crate::answers::{
     Activity, Key, KeyValue, Memory, OverviewAnswer, OverviewRequest, OverviewRow, Top, Trust, Verdict,
     Waits, rounded,
 };
-use crate::cells::{By, Cells};
+use crate::cells::{By, Cells, Owner};
 use crate::coverage::coverage;
 use crate::filter::Filters;
 use crate::profile::Profile;
@@ -41,9 +41,10 @@ pub fn overview(
         Question { filters: filters.clone(), limit: FUNCTIONS, whole_names, ..Question::default() };
     let selection = Selection::new(profile, Metric::Cpu, filters)?;
     let slots = Slots::blocks(selection.range);
-    let count = |metric| profile.cells(metric, By { slots, threads: true });
-    let (cpu, off_cpu) = (count(Metric::Cpu)?, count(Metric::OffCpu)?);
-    let (runqueue, faults) = (count(Metric::Runqueue)?, count(Metric::PageFaults)?);
+    let count = |metric, owner| profile.cells(metric, By { slots, owner: selection.owner(owner) });
+    let (cpu, off_cpu) = (count(Metric::Cpu, Owner::Thread)?, count(Metric::OffCpu, Owner::Process)?);
+    let (runqueue, faults) =
+        (count(Metric::Runqueue, Owner::Process)?, count(Metric::PageFaults, Owner::Nobody)?);
     let times = activity::Times::new(profile, &selection, [&*cpu, &*off_cpu, &*runqueue]);
     let activity = times.activity(profile);
     let top = top::cpu(profile, &question, &selection, &cpu);

@@ -101,7 +101,7 @@ impl Profile {
         {
             let kept = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
             // Cells that tell more apart than is asked for will do too.
-            let fits = |has: By| has.slots == by.slots && (has.threads || !by.threads);
+            let fits = |has: By| has.slots == by.slots && has.owner >= by.owner;
             if let Some((_, _, cells)) = kept.iter().find(|(of, has, _)| *of == metric && fits(*has)) {
                 return Ok(cells.clone());
             }

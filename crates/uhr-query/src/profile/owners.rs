@@ -13,6 +13,8 @@ use crate::names::shown;
 pub(crate) struct Owners {
     pub(crate) processes: Vec<ProcessRow>,
     pub(crate) threads: Vec<ThreadRow>,
+    /// For each thread, the first one of its process.
+    pub(crate) first_of_process: Vec<u32>,
     start_ns: u64,
     /// How many rows there are of each pid and tid: a pid is reused, and has a row for each program it executed.
     rows_of_pid: FxHashMap<u32, u32>,
@@ -26,14 +28,18 @@ impl Owners {
         for process in &processes {
             *rows_of_pid.entry(process.pid).or_insert(0) += 1;
         }
+        let mut first: Vec<Option<u32>> = vec![None; processes.len()];
+        let mut first_of_process = Vec::with_capacity(threads.len());
         for thread in &threads {
             if thread.process as usize >= processes.len() {
                 return Err(QueryError::Damaged(format!("thread {} has no process", thread.id)));
             }
             *rows_of_tid.entry(thread.tid).or_insert(0) += 1;
+            let next = first_of_process.len() as u32;
+            first_of_process.push(*first[thread.process as usize].get_or_insert(next));
         }
         let start_ns = recording.manifest.window.start_ns;
-        Ok(Self { processes, threads, start_ns, rows_of_pid, rows_of_tid })
+        Ok(Self { processes, threads, first_of_process, start_ns, rows_of_pid, rows_of_tid })
     }
 
     /// The process of a thread.
