@@ -120,9 +120,11 @@ fn conclude(recorder: Recorder, result: Result<(), CollectError>, folder: &Path)
     output_folder::give_to_caller(folder);
     let cpu = manifest.ledger.cpu;
     // At least five samples were expected and there is none: an empty profile is no success. Of threads that were each
-    // too short for a sample none is expected, and their time is exact.
+    // too short for a sample none is expected; the kernel's own count of them is a little more than their exact time,
+    // for it includes that of taking them apart (a tenth, measured on threads of 0.3 ms).
     let unavoidable = cpu.too_short.saturating_add(cpu.not_visible);
-    if cpu.captured == 0 && cpu.expected.saturating_sub(unavoidable) >= 5 {
+    let missing = cpu.expected.saturating_sub(unavoidable);
+    if cpu.captured == 0 && missing >= 5 && missing > cpu.expected / 4 {
         return Err(Failure::new(
             Exit::Status(OWN_FAILURE),
             "nothing-captured",
