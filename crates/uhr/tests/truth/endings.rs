@@ -16,11 +16,28 @@ fn phases_in(said: &str, from_ns: u64, to_ns: u64) -> Vec<String> {
     overlapping.map(|((phase, _), _)| format!("phase_{phase}")).collect()
 }
 
-/// The window is two seconds, and the functions that ran last are in it.
-fn assert_window_of_two_seconds(recorded: &Recorded) {
+/// Records two seconds of the program. The window is as long as was asked; on a machine so busy that uhr itself has to
+/// wait for a CPU, once in three times.
+fn two_seconds(behaviour: &str) -> Option<Recorded> {
+    let place = Place::new();
+    let program = place.c("phases.c", &[]);
+    let mut lengths = Vec::new();
+    for attempt in ["first", "second", "third"] {
+        let recorded = place.record(Who::Us, attempt, &["--duration", "2s"], &[&program, &"30", &behaviour]);
+        let recorded = recorded.or_skip()?;
+        assert_last_functions(&recorded);
+        let window = Recording::open(&recorded.rec).unwrap().manifest.window;
+        lengths.push((window.end_ns - window.start_ns) as f64 / 1e9);
+        if lengths.last().is_some_and(|length| (length - 2.0).abs() <= 0.05) {
+            return Some(recorded);
+        }
+    }
+    panic!("recorded {lengths:?} s instead of two");
+}
+
+/// The functions that ran last are in the recording, and nothing that ran later.
+fn assert_last_functions(recorded: &Recorded) {
     let window = Recording::open(&recorded.rec).unwrap().manifest.window;
-    let length = (window.end_ns - window.start_ns) as f64 / 1e9;
-    assert!((length - 2.0).abs() <= 0.05, "{length} s were recorded");
     let answer = recorded.ask("query --group-by function --from=-100ms --limit 100");
     let expected = phases_in(&recorded.stdout, window.end_ns - 100_000_000, window.end_ns);
     let seen: Vec<&str> = rows(&answer)
@@ -34,21 +51,13 @@ fn assert_window_of_two_seconds(recorded: &Recorded) {
 
 #[test]
 fn a_duration_ends_the_command() {
-    let place = Place::new();
-    let program = place.c("phases.c", &[]);
-    let recorded = place.record(Who::Us, "rec", &["--duration", "2s"], &[&program, &"30"]);
-    let Some(recorded) = recorded.or_skip() else { return };
-    assert_window_of_two_seconds(&recorded);
+    two_seconds("");
 }
 
 #[test]
 fn a_duration_ends_a_command_that_ignores_sigterm() {
-    let place = Place::new();
-    let program = place.c("phases.c", &[]);
-    let recorded = place.record(Who::Us, "rec", &["--duration", "2s"], &[&program, &"30", &"ignore-term"]);
-    let Some(recorded) = recorded.or_skip() else { return };
-    assert_window_of_two_seconds(&recorded);
-    assert!(!recorded.stdout.contains("by itself"), "it was killed");
+    let recorded = two_seconds("ignore-term");
+    recorded.inspect(|recorded| assert!(!recorded.stdout.contains("by itself"), "it was killed"));
 }
 
 #[test]

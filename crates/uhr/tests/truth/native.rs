@@ -1,7 +1,7 @@
 //! C without and with frame pointers: shares, lines, inlined functions and whole stacks, whichever way stacks are taken.
 
 use crate::harness::{Place, Who, is_root, line_of};
-use crate::shares::{assert_line, assert_path, assert_totals, assert_whole};
+use crate::shares::{assert_bottom, assert_line, assert_path, assert_totals, assert_whole};
 
 fn shares_are_right(flags: &[&str], unwind: &str, who: Who) {
     let place = Place::new();
@@ -15,7 +15,12 @@ fn shares_are_right(flags: &[&str], unwind: &str, who: Who) {
     assert_line(&recorded, "mixed_in", line_of("shares.c", "mixed_in"), 1.0);
     assert_line(&recorded, "inner", line_of("shares.c", "inner_first"), 0.5);
     assert_line(&recorded, "inner", line_of("shares.c", "inner_second"), 0.5);
-    assert_whole(&recorded, "main");
+    if unwind == "fp" {
+        // What has no frame pointer itself, such as libc's clock, may pass over main; uhr says so of those samples.
+        assert_bottom(&recorded, "main", 0.95);
+    } else {
+        assert_whole(&recorded, "main");
+    }
     assert_path(&recorded, "inner", &["main", "outer", "middle", "inner"]);
     assert_path(&recorded, "mixed_in", &["main", "fifth", "mixed_in"]);
 }
