@@ -78,7 +78,8 @@ pub(crate) fn own_cpu_ns() -> u64 {
     let bytes = read_proc("/proc/self/stat").unwrap_or_default();
     let behind = bytes.iter().rposition(|&byte| byte == b')').unwrap_or(0);
     let text = String::from_utf8_lossy(&bytes[behind..]).into_owned();
-    text.split_ascii_whitespace().skip(12).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * TICK_NS
+    text.split_ascii_whitespace().skip(12).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>()
+        * TICK_NS
 }
 
 /// What a blocked thread is doing: system call, stack pointer, instruction pointer. `None` if it runs or is gone.

@@ -104,7 +104,10 @@ fn a_running_process_with_all_its_threads_and_its_later_child() {
     eprintln!("{:?} {:?}", captured.manifest.ledger, captured.manifest.notes);
     let window = captured.manifest.duration_ns() as f64;
     let (threads, processes) = (recording.threads().unwrap(), recording.processes().unwrap());
-    assert_eq!(processes.iter().map(|process| process.name.as_str()).collect::<Vec<_>>(), ["running", "running"]);
+    assert_eq!(
+        processes.iter().map(|process| process.name.as_str()).collect::<Vec<_>>(),
+        ["running", "running"]
+    );
     assert_eq!(threads.len(), 5);
     let waits: OffCpu = recording.table().unwrap();
     for thread in &threads {
@@ -142,8 +145,11 @@ fn the_whole_machine() {
     let planted: Vec<u32> =
         processes.iter().filter(|process| process.name == "alone").map(|process| process.id).collect();
     let threads = recording.threads().unwrap();
-    let on_cpu: u64 =
-        threads.iter().filter(|thread| planted.contains(&thread.process)).map(|thread| thread.on_cpu_ns).sum();
+    let on_cpu: u64 = threads
+        .iter()
+        .filter(|thread| planted.contains(&thread.process))
+        .map(|thread| thread.on_cpu_ns)
+        .sum();
     assert!((0.88e9..1.1e9).contains(&(on_cpu as f64)), "0.6 + 0.3 s and some page faults: {on_cpu}");
 }
 
@@ -203,7 +209,11 @@ fn an_ordinary_user_sees_waits_with_their_stacks() {
         let settings = &captured.manifest.settings;
         eprintln!("{:?} {:?}", captured.manifest.notes, captured.manifest.ledger);
         let faults: Faults = recording.table().unwrap();
-        eprintln!("F {:?} {:?}", faults.weight, faults.time_ns.windows(2).map(|w| (w[1] - w[0]) / 1000).collect::<Vec<_>>());
+        eprintln!(
+            "F {:?} {:?}",
+            faults.weight,
+            faults.time_ns.windows(2).map(|w| (w[1] - w[0]) / 1000).collect::<Vec<_>>()
+        );
         let waits: OffCpu = recording.table().unwrap();
         let long: Vec<usize> = (0..waits.thread.len())
             .filter(|&row| waits.thread[row] == 0 && waits.duration_ns[row] > 100_000_000)

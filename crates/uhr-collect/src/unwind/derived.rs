@@ -153,13 +153,36 @@ impl Walk<'_> {
         };
         let saved = self.stack.word(bp)?;
         let sp = at.checked_add(8).ok_or(Miss::BadRule)?;
-        let mut caller = self.caller(regs, return_address, sp).ok_or(Miss::BadRule)?;
+        let caller = self.caller(regs, return_address, sp);
+        let mut caller =
+            caller.or_else(|| self.continuation(regs, return_address, sp, saved)).ok_or(Miss::BadRule)?;
         caller.set(RBP, Some(saved));
         Ok(Step::Caller(caller))
     }
 
     fn caller(&mut self, regs: &Registers, return_address: u64, sp: u64) -> Option<Registers> {
         if !self.is_return_address(return_address) && !self.is_goroutine_exit(return_address) {
+            return None;
+        }
+        let mut caller = regs.kept_by_callee();
+        caller.set(RIP, Some(return_address));
+        caller.set(RSP, Some(sp));
+        Some(caller)
+    }
+
+    /// A return address that no call left behind: V8 puts the first instruction of a builtin there when it replaces the
+    /// frame of optimised code, so that the builtin goes on where that code would have. It counts where the frame
+    /// pointer beside it goes on upwards too. (One in twelve stacks of terser on Node 20.)
+    fn continuation(
+        &mut self,
+        regs: &Registers,
+        return_address: u64,
+        sp: u64,
+        saved: u64,
+    ) -> Option<Registers> {
+        self.mappings.find(return_address)?;
+        let distance = saved.checked_sub(sp)?;
+        if distance > MAX_FRAME || !saved.is_multiple_of(8) {
             return None;
         }
         let mut caller = regs.kept_by_callee();

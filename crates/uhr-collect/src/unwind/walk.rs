@@ -23,20 +23,26 @@ pub(super) struct Frame {
     pub(super) regs: Registers,
     /// Whether the address is an instruction that was about to run, not one behind a call.
     pub(super) is_interrupted: bool,
+    /// Whether it will be entered by a return, though no call stands before it: see `continuation` in `derived.rs`.
+    is_continuation: bool,
 }
 
 impl Frame {
     pub(super) fn interrupted(regs: Registers) -> Self {
-        Self { regs, is_interrupted: true }
+        Self { regs, is_interrupted: true, is_continuation: false }
     }
 
     pub(super) fn returning(regs: Registers) -> Self {
-        Self { regs, is_interrupted: false }
+        Self { regs, is_interrupted: false, is_continuation: false }
     }
 
     pub(super) fn address(&self) -> CodeAddress<Avma> {
         let address = Avma(self.regs.ip());
-        if self.is_interrupted { CodeAddress::Instruction(address) } else { CodeAddress::Return(address) }
+        if self.is_interrupted || self.is_continuation {
+            CodeAddress::Instruction(address)
+        } else {
+            CodeAddress::Return(address)
+        }
     }
 }
 
@@ -89,7 +95,11 @@ impl<'a> Walk<'a> {
             if self.out.len() - self.begin >= MAX_FRAMES {
                 return Ok(StackEnding::TooDeep);
             }
-            *frame = Frame { regs: caller, is_interrupted: is_signal_frame };
+            let is_derived = place.row.is_none() && !is_signal_frame;
+            let is_continuation = is_derived
+                && self.mappings.find(caller.ip()).is_some()
+                && !self.is_return_address(caller.ip());
+            *frame = Frame { regs: caller, is_interrupted: is_signal_frame, is_continuation };
         }
     }
 

@@ -1,0 +1,144 @@
+//! What processes map, as records tell it and as `/proc` shows it.
+
+use uhr_model::{Avma, FileOffset, Region};
+use uhr_recording::tables::MappingRow;
+
+use super::Pipeline;
+use crate::address_space::{Mapped, MappedCode, region_of};
+use crate::evidence::is_jitdump;
+use crate::modules::Identity;
+use crate::perf::{FileIdentity, Mapping, NO_TASK};
+use crate::procfs;
+
+/// Mappings of one process are read again from `/proc` at most this often.
+const MAPS_PAUSE_NS: u64 = 1_000_000_000;
+
+impl Pipeline {
+    /// Makes sure that the mapping of a code address is known: mremap gives no record, and a process that lived before
+    /// the recording gave none either.
+    pub(super) fn know(&mut self, pid: u32, address: Avma, now_ns: u64) {
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let is_fresh = process.maps_read_ns.is_some_and(|read| now_ns.saturating_sub(read) < MAPS_PAUSE_NS);
+        if !is_fresh && !process.unwinder.knows(address) {
+            self.read_maps(pid, now_ns);
+        }
+    }
+
+    pub(super) fn region(&mut self, pid: u32, address: Avma, now_ns: u64) -> Region {
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let region = process.space.region(address);
+        let is_fresh = process.maps_read_ns.is_some_and(|read| now_ns.saturating_sub(read) < MAPS_PAUSE_NS);
+        if region != Region::Unknown || is_fresh {
+            return region;
+        }
+        self.read_maps(pid, now_ns);
+        self.tasks.process(pid, now_ns, &mut self.writer).space.region(address)
+    }
+
+    /// Reads the mappings of a living process from `/proc`.
+    pub(crate) fn read_maps(&mut self, pid: u32, now_ns: u64) {
+        self.tasks.process(pid, now_ns, &mut self.writer).maps_read_ns = Some(now_ns);
+        for line in procfs::maps(pid) {
+            let identity =
+                if line.inode == 0 { Identity::None } else { Identity::Inode(line.device, line.inode) };
+            let range = (line.start, line.end);
+            self.map(
+                pid,
+                range,
+                line.file_offset,
+                &line.path,
+                identity,
+                line.executable,
+                line.shared,
+                now_ns,
+            );
+        }
+    }
+
+    pub(super) fn mapping(&mut self, mapping: &Mapping<'_>, now_ns: u64) {
+        let Some(end) = mapping.start.checked_add(mapping.length) else { return };
+        let identity = match &mapping.file {
+            FileIdentity::BuildId(build_id) => Identity::BuildId(build_id.clone()),
+            FileIdentity::Inode { inode: 0, .. } => Identity::None,
+            FileIdentity::Inode { major, minor, inode, .. } => {
+                Identity::Inode(u64::from(*major) << 32 | u64::from(*minor), *inode)
+            }
+        };
+        let executable = mapping.protection & libc::PROT_EXEC as u32 != 0;
+        let range = (mapping.start, end);
+        // The first mapping of a kernel image record has pid -1; only processes have mappings here.
+        if mapping.pid != NO_TASK && mapping.pid != 0 {
+            self.map(
+                mapping.pid,
+                range,
+                mapping.file_offset,
+                mapping.path,
+                identity,
+                executable,
+                false,
+                now_ns,
+            );
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one mapping, from two sources")]
+    fn map(
+        &mut self,
+        pid: u32,
+        (start, end): (u64, u64),
+        file_offset: u64,
+        path: &[u8],
+        identity: Identity,
+        executable: bool,
+        shared: bool,
+        now_ns: u64,
+    ) {
+        let region = region_of(path, shared);
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let id = process.row.id;
+        if start >= end {
+            return;
+        }
+        let text = String::from_utf8_lossy(path);
+        if is_jitdump(&text) {
+            self.names.jitdump(process, &text);
+        }
+        let offset = FileOffset(file_offset);
+        let mut mapped = Mapped { end: Avma(end), file_offset: offset, region, code: None };
+        if executable {
+            let module = match (path, region) {
+                (b"[vdso]", _) => self.modules.vdso(&mut self.writer),
+                (_, Region::File) => {
+                    self.modules.of_file(pid, path, (start, end), identity, &mut self.writer)
+                }
+                _ => {
+                    self.names.look(process);
+                    self.modules.generated(id, &mut self.writer)
+                }
+            };
+            process.unwinder.map(Avma(start)..Avma(end), offset, module.unwind.clone());
+            let (module, kind, segments) = (module.id, module.kind, module.segments);
+            self.writer.push_mapping(MappingRow {
+                time_ns: now_ns,
+                process: id,
+                start,
+                end,
+                file_offset,
+                module: module.0,
+            });
+            mapped.code = Some(MappedCode { module, kind, segments });
+        } else {
+            process.unwinder.unmap(Avma(start)..Avma(end));
+        }
+        process.space.map(Avma(start), mapped);
+    }
+
+    /// Looks again for perf maps, which runtimes may make after they have mapped code.
+    pub(crate) fn look_for_names(&mut self) {
+        for process in self.tasks.processes() {
+            if process.space.has_generated_code() {
+                self.names.look(process);
+            }
+        }
+    }
+}

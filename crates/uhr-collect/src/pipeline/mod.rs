@@ -1,0 +1,156 @@
+//! From a record to rows: what each kind of record means for the recording.
+
+mod mappings;
+mod outside;
+mod stacks;
+
+use uhr_model::{Avma, CodeAddress, Region, StackEnding, WaitKind};
+use uhr_recording::RecordingWriter;
+use uhr_recording::tables::{FaultRow, SampleRow};
+
+use crate::evidence::GeneratedNames;
+use crate::intern::Interner;
+use crate::modules::Modules;
+use crate::perf::{Body, EventKind, NO_TASK, Record, Sample, Stamp};
+use crate::procfs;
+use crate::tasks::Tasks;
+use crate::unwind::UnwindCache;
+use crate::waits::WaitStack;
+
+/// What was counted on the way.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) cpu_samples: u64,
+    pub(crate) faults: u64,
+    pub(crate) switches: u64,
+    pub(crate) lost: u64,
+    pub(crate) throttles: u64,
+    pub(crate) malformed: u64,
+    pub(crate) without_task: u64,
+    pub(crate) unknown: u64,
+    pub(crate) second_hand: u64,
+    pub(crate) cpu_stacks: [u64; StackEnding::ALL.len()],
+}
+
+/// Turns records into rows.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) writer: RecordingWriter,
+    pub(crate) tasks: Tasks,
+    pub(crate) modules: Modules,
+    pub(crate) names: GeneratedNames,
+    pub(crate) counted: Counted,
+    pub(crate) max_stack: usize,
+    interner: Interner,
+    cache: UnwindCache,
+    /// Threads that began: where events are opened thread by thread, they have to be attached to.
+    pub(crate) began: Vec<u32>,
+    user_frames: Vec<CodeAddress<Avma>>,
+}
+
+impl Pipeline {
+    pub(crate) fn new(writer: RecordingWriter, tasks: Tasks, max_stack: usize) -> Self {
+        Self {
+            writer,
+            tasks,
+            modules: Modules::default(),
+            names: GeneratedNames::default(),
+            counted: Counted::default(),
+            max_stack,
+            interner: Interner::default(),
+            cache: UnwindCache::new(),
+            began: Vec::new(),
+            user_frames: Vec::new(),
+        }
+    }
+
+    /// Takes in one record. Records come in the order of time.
+    pub(crate) fn handle(&mut self, record: &Record<'_>) {
+        let Stamp { time_ns, pid, tid, cpu } = record.stamp;
+        let has_task = pid != 0 && pid != NO_TASK && tid != 0 && tid != NO_TASK;
+        match &record.body {
+            Body::Sample(sample) if has_task => self.sample(sample, record.stamp, cpu),
+            Body::SwitchIn { .. } if has_task => {
+                self.counted.switches += 1;
+                self.tasks
+                    .thread(pid, tid, time_ns, &mut self.writer)
+                    .time
+                    .switch_in(time_ns, &mut self.writer);
+            }
+            Body::SwitchOut { is_preempted, .. } if has_task => {
+                self.counted.switches += 1;
+                self.tasks
+                    .thread(pid, tid, time_ns, &mut self.writer)
+                    .time
+                    .switch_out(time_ns, *is_preempted);
+            }
+            Body::Mapping(mapping) => self.mapping(mapping, time_ns),
+            Body::Name { pid, tid, name, is_exec: true } => {
+                self.tasks.exec(*pid, *tid, procfs::name(name), time_ns, &mut self.writer);
+            }
+            Body::Name { pid, tid, name, is_exec: false } => {
+                self.tasks.rename(*pid, *tid, procfs::name(name), time_ns, &mut self.writer);
+            }
+            Body::Fork(task) => {
+                self.began.push(task.tid);
+                self.tasks.fork((task.pid, task.tid), task.parent_pid, time_ns, &mut self.writer);
+            }
+            Body::Exit(task) => self.tasks.exit(task.pid, task.tid, time_ns, &mut self.writer),
+            Body::Lost { count } | Body::LostSamples { count } => self.counted.lost += count,
+            Body::Throttle => self.counted.throttles += 1,
+            Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. } => {
+                self.counted.without_task += 1
+            }
+            Body::Unthrottle | Body::KernelSymbol(_) | Body::BpfProgram(_) => {}
+            Body::Unknown { .. } => self.counted.unknown += 1,
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>, stamp: Stamp, cpu: u32) {
+        let Stamp { time_ns, pid, tid, .. } = stamp;
+        self.counted.second_hand += u64::from(sample.is_second_hand);
+        let (stack, ending) = self.stack(sample, pid, time_ns);
+        let region = sample.address.map(|address| self.region(pid, Avma(address), time_ns));
+        let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
+        let id = thread.row.id;
+        match sample.kind {
+            EventKind::Cpu => {
+                thread.time.saw_running();
+                thread.row.samples += 1;
+                self.counted.cpu_samples += 1;
+                self.counted.cpu_stacks[usize::from(ending.code())] += 1;
+                self.writer.push_sample(SampleRow {
+                    time_ns,
+                    thread: id,
+                    cpu: cpu as u16,
+                    stack: stack.0,
+                    weight_ns: sample.period,
+                    ending: ending.code(),
+                });
+            }
+            EventKind::PageFault => {
+                let address = sample.address.unwrap_or(0);
+                self.counted.faults += sample.period;
+                self.writer.push_fault(FaultRow {
+                    time_ns,
+                    thread: id,
+                    stack: stack.0,
+                    ending: ending.code(),
+                    address,
+                    region: region.unwrap_or(Region::Unknown).code(),
+                    weight: sample.period,
+                });
+            }
+            EventKind::Switch | EventKind::SwitchThinned => {
+                // The kernel's frames say later what it waits for; see the finish step.
+                thread.time.set_switch_stack(WaitStack {
+                    stack,
+                    ending,
+                    syscall: None,
+                    wait: WaitKind::Unknown,
+                });
+            }
+            EventKind::Sideband => {}
+        }
+    }
+}

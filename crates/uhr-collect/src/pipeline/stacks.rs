@@ -1,0 +1,77 @@
+//! The stack of a sample: kernel frames at the leaf, user frames below them, all as one number.
+
+use uhr_model::{Avma, CodeAddress, FrameMode, StackEnding, StackId};
+
+use super::Pipeline;
+use crate::intern::FrameKey;
+use crate::perf::Sample;
+use crate::unwind::{ProcessMemory, Registers, StackCopy};
+
+impl Pipeline {
+    /// The stack of a sample: kernel frames at the leaf, user frames below them.
+    pub(super) fn stack(&mut self, sample: &Sample<'_>, pid: u32, now_ns: u64) -> (StackId, StackEnding) {
+        let mut user_frames = std::mem::take(&mut self.user_frames);
+        user_frames.clear();
+        let ending = self.user_stack(sample, pid, now_ns, &mut user_frames);
+        let kernel =
+            if sample.kernel_chain.is_empty() { None } else { Some(self.modules.kernel(&mut self.writer)) };
+        let kernel_frame = |(at, address): (usize, u64)| {
+            let address = Avma(address);
+            let code = if at == 0 { CodeAddress::Instruction(address) } else { CodeAddress::Return(address) };
+            FrameKey { mode: FrameMode::Kernel, module: kernel, address: code.lookup().0, is_return: at > 0 }
+        };
+        let mut kernel_frames: Vec<FrameKey> =
+            sample.kernel_chain.iter().enumerate().map(kernel_frame).collect();
+        kernel_frames.reverse();
+        let space = &self.tasks.process(pid, now_ns, &mut self.writer).space;
+        let user = user_frames
+            .iter()
+            .rev()
+            .map(|code| space.frame(code.lookup(), matches!(code, CodeAddress::Return(_))));
+        let frames: Vec<FrameKey> = user.chain(kernel_frames).collect();
+        let stack = self.interner.stack(frames.into_iter(), &mut self.writer);
+        self.user_frames = user_frames;
+        (stack, ending)
+    }
+
+    fn user_stack(
+        &mut self,
+        sample: &Sample<'_>,
+        pid: u32,
+        now_ns: u64,
+        out: &mut Vec<CodeAddress<Avma>>,
+    ) -> StackEnding {
+        let memory = ProcessMemory::new(pid);
+        let mut chain: Vec<u64> = sample.user_chain.iter().collect();
+        if let Some(ip) = chain.first().copied().or(sample.user_registers.map(|regs| regs.ip)) {
+            self.know(pid, Avma(ip), now_ns);
+        }
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let unwinder = &mut process.unwinder;
+        if let Some(regs) = sample.user_registers.filter(|regs| !regs.is_32_bit) {
+            let stack = StackCopy { start: Avma(regs.sp), bytes: sample.stack };
+            let registers = Registers::new(regs.ip, regs.sp).with_bp(regs.bp);
+            if chain.is_empty() {
+                return unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, out);
+            }
+            let caller = unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut self.cache);
+            if let Some(Avma(caller)) = caller
+                && chain.get(1) != Some(&caller)
+            {
+                chain.insert(1, caller);
+            }
+        }
+        if !chain.is_empty() {
+            let (most, cache) = (self.max_stack, &mut self.cache);
+            let ending = unwinder.frame_pointer_chain(&chain, most, Some(&memory), cache, out);
+            return if sample.chain_is_full { StackEnding::TooDeep } else { ending };
+        }
+        if let Some(regs) = sample.user_registers {
+            out.push(CodeAddress::Instruction(Avma(regs.ip)));
+            return StackEnding::NoUnwindInfo;
+        }
+        // A kernel thread has no program, and its stack is whole without a user part.
+        let is_kernel_thread = process.row.executable.is_none() && !sample.kernel_chain.is_empty();
+        if is_kernel_thread { StackEnding::Complete } else { StackEnding::NoUserStack }
+    }
+}

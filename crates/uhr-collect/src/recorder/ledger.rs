@@ -1,0 +1,102 @@
+//! What was expected, what was captured, and what became of the difference.
+
+use uhr_model::StackEnding;
+use uhr_recording::{Ledger, SampleLedger};
+
+use super::Recorder;
+use crate::perf::{EventCounts, EventKind, Limitation, THINNED_TO, Thinned};
+
+impl Recorder {
+    pub(super) fn ledger(&self, counts: &[EventCounts]) -> Ledger {
+        let granted = &self.granted;
+        let counted = &self.pipeline.counted;
+        let of = |kind| counts.iter().find(|row| row.kind == kind);
+        let lost_of = |kind| of(kind).and_then(|row| row.lost).unwrap_or(0);
+        let period_ns = 1_000_000_000 / u64::from(granted.frequency.max(1));
+        // Of the whole machine the clock counts idle time too: there, what threads ran is what could be sampled.
+        let running_ns = match self.manifest.settings.target.as_str() {
+            "machine" => self.pipeline.tasks.on_cpu_ns,
+            _ => of(EventKind::Cpu).map_or(0, |row| row.value) + self.pipeline.tasks.without_events_ns,
+        };
+        let mut cpu = SampleLedger {
+            expected: (running_ns / period_ns).max(counted.cpu_samples),
+            captured: counted.cpu_samples,
+            lost: lost_of(EventKind::Cpu),
+            ..SampleLedger::default()
+        };
+        let rest = cpu.expected.saturating_sub(cpu.captured + cpu.lost);
+        let without_sample_ns = self.pipeline.tasks.too_short_ns + self.pipeline.tasks.without_events_ns;
+        cpu.too_short = rest.min(without_sample_ns / period_ns);
+        let rest = rest - cpu.too_short;
+        if !granted.kernel_visible && rest > cpu.expected / 100 {
+            cpu.not_visible = rest;
+        } else {
+            cpu.drift = rest;
+        }
+        let endings = StackEnding::ALL.iter().zip(counted.cpu_stacks).filter(|(_, count)| *count > 0);
+        let mut misses: std::collections::BTreeMap<String, u64> = [
+            ("records without a task", counted.without_task),
+            ("records of an unknown type", counted.unknown),
+            ("corrupt ring bytes", self.corrupt_bytes),
+            ("throttled events", counted.throttles),
+            ("samples that another profiler's event filled", counted.second_hand),
+            ("stacks of waits that may not be read", self.outside_refused),
+            ("records handed on before their turn", self.merger.forced()),
+            ("threads gone before they were attached", granted.gone as u64),
+            ("threads that could not be attached", granted.unattached.len() as u64),
+        ]
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
+        misses.retain(|_, count| *count > 0);
+        Ledger {
+            cpu,
+            faults: fault_ledger(of(EventKind::PageFault), counted.faults, granted.faults_a_sample),
+            switches: counted.switches,
+            records_lost: counted.lost,
+            out_of_order: self.merger.out_of_order(),
+            malformed: counted.malformed,
+            stacks: endings.map(|(ending, count)| (ending.name().to_owned(), count)).collect(),
+            frames: std::collections::BTreeMap::new(),
+            threads_inexact: self.pipeline.tasks.inexact,
+            misses,
+        }
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.granted.limitations.iter().map(with_remedy).collect();
+        let Thinned { times, total_ns } = self.thinned;
+        if times > 0 {
+            notes.push(format!(
+                "stacks of one switch in {THINNED_TO} were taken for {:.1} s, because the program switches too often; \
+                 they stand for the others",
+                total_ns as f64 / 1e9
+            ));
+        }
+        if self.outside_refused > 0 && self.outside_taken == 0 {
+            notes.push(
+                "stacks of waiting threads could not be read from outside: that takes the rights of ptrace \
+                 (the same user, and kernel.yama.ptrace_scope at most 1)"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+/// The kernel counts every fault, and samples one in so many of each thread and CPU. Those after the last sample are in
+/// none (`drift`), so the finish step scales what samples stand for to the count.
+fn fault_ledger(counts: Option<&EventCounts>, sampled: u64, a_sample: u64) -> SampleLedger {
+    let expected = counts.map_or(sampled, |row| row.value);
+    let captured = sampled.min(expected);
+    let lost = counts.and_then(|row| row.lost).unwrap_or(0).saturating_mul(a_sample).min(expected - captured);
+    SampleLedger { expected, captured, lost, drift: expected - captured - lost, ..SampleLedger::default() }
+}
+
+/// What cannot be seen, and the command that allows it.
+fn with_remedy(limitation: &Limitation) -> String {
+    match limitation.hint() {
+        Some(command) => format!("{limitation}; to allow it: {command}"),
+        None => limitation.to_string(),
+    }
+}
