@@ -22,7 +22,7 @@ mod writer;
 pub use columns::{Column, ColumnDoc, Table};
 pub use error::RecordingError;
 pub use finalize::{Finalized, Scale, finalize, scale_weights};
-pub use kernel_wait::KernelWait;
+pub use kernel_wait::{KernelWait, NodeWait};
 pub use manifest::{
     Clock, Host, Ledger, MachineLoad, Manifest, SampleLedger, Settings, State, UhrCost, Window, new_id,
 };

@@ -95,10 +95,15 @@ impl Observations {
         let Self::Growing(tables) = self else { return };
         let nodes = tree.parent.iter().copied().zip(tree.frame.iter().copied()).skip(1);
         let of_node = KernelWait::of_nodes(nodes, of_frame);
-        let stored = std::mem::take(&mut tables.off_cpu.stack);
-        tables.off_cpu.stack = stored.iter().map(|&stack| tree.node(stack).unwrap_or(0)).collect();
+        // Rows name stacks by their stored number, the tree by its own.
+        let mut row_of_node = vec![0; tree.len()];
+        for (row, node) in (0..).map_while(|row| Some((row, tree.node(row)?))) {
+            row_of_node[node as usize] = row;
+        }
+        let stacks = &mut tables.off_cpu.stack;
+        stacks.iter_mut().for_each(|stack| *stack = tree.node(*stack).unwrap_or(0));
         KernelWait::tell(&of_node, &mut tables.off_cpu);
-        tables.off_cpu.stack = stored;
+        tables.off_cpu.stack.iter_mut().for_each(|stack| *stack = row_of_node[*stack as usize]);
     }
 
     /// Hands out the rows of a table in parts, in parallel; the results are in the order of the rows. Only the named

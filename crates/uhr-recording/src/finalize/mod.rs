@@ -66,7 +66,9 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         sampled = rows.weight.iter().fold(sampled, |sum, weight| sum.saturating_add(*weight));
         Ok(())
     })?;
-    let mut faults = Scale::new(sampled, manifest.ledger.faults.expected);
+    // A recorder that was killed left no count.
+    let counted = manifest.ledger.faults.expected;
+    let mut faults = Scale::new(sampled, if counted == 0 { sampled } else { counted });
     let renumber = |stacks: &mut Vec<u32>| stacks.iter_mut().for_each(|stack| *stack = remap.of(*stack));
     let sizes = [
         write_rows::<Stacks>(folder, remap.rows(&frames))?,
