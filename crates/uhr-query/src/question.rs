@@ -48,8 +48,12 @@ impl Question {
 
     /// A command about the same part and metric.
     pub(crate) fn command(&self, verb: &str, profile: &Profile) -> Command {
-        let command = Command::new(verb, &profile.path);
-        self.filters.repeat_in(self.with_metric(command))
+        let command = self.with_metric(Command::new(verb, &profile.path));
+        if verb != "call-paths" {
+            return self.filters.repeat_in(command);
+        }
+        // There, `--function` is what is asked about, not a filter.
+        Filters { function: Vec::new(), ..self.filters.clone() }.repeat_in(command)
     }
 
     /// Adds the metric, if it is not the usual one.
