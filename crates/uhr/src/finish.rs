@@ -98,7 +98,11 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, i
         Ok(found) => {
             for (depth, location) in found.locations.iter().enumerate() {
                 if is_kernel {
-                    wait = wait.or(location.function.as_deref().map(KernelWait::of_function).unwrap_or_default());
+                    wait = wait.or(location
+                        .function
+                        .as_deref()
+                        .map(KernelWait::of_function)
+                        .unwrap_or_default());
                 }
                 done.locations.push(LocationRow {
                     frame,

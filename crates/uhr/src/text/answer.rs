@@ -170,7 +170,11 @@ pub(crate) fn interval((share, interval, note): Share) -> String {
 
 /// The shares of a column, padded so that their percent signs stand below each other.
 pub(crate) fn share_cells(shares: impl Iterator<Item = Share>) -> Vec<String> {
-    let cells: Vec<String> = shares.map(interval).collect();
+    let shares: Vec<Share> = shares.collect();
+    // Where no row has an interval the note below says it once.
+    let has_none = shares.iter().all(|(_, _, note)| note.is_some());
+    let cell = |share: &Share| if has_none { quantity::share(share.0) } else { interval(*share) };
+    let cells: Vec<String> = shares.iter().map(cell).collect();
     let behind = |cell: &str| cell.find('±').map_or(0, |at| 1 + width(&cell[at..]));
     let widest = cells.iter().map(|cell| behind(cell)).max().unwrap_or(0);
     cells.into_iter().map(|cell| format!("{cell}{}", " ".repeat(widest - behind(&cell)))).collect()
@@ -181,12 +185,18 @@ pub(crate) fn interval_notes(
     notes: impl Iterator<Item = Option<&'static str>>,
     terminal: Terminal,
 ) -> Vec<String> {
-    let notes: std::collections::BTreeSet<&str> = notes.flatten().collect();
+    let notes: Vec<Option<&str>> = notes.collect();
+    let mark = if notes.iter().all(Option::is_some) { "no intervals" } else { "±?" };
+    let notes: std::collections::BTreeSet<&str> = notes.into_iter().flatten().collect();
     let sentence = |note: &str| match note {
         WITHOUT_INTERVAL => String::new(),
-        "few-samples" => "±?: too few samples to say how sure a share is".to_owned(),
-        "long-phases" => "±?: the program changed too slowly to say how sure a share is".to_owned(),
-        other => format!("±?: {other}"),
+        "few-samples" => format!("{mark}: too few samples to say how sure a share is"),
+        "long-phases" => {
+            format!(
+                "{mark}: the program changed too slowly to say how far shares would differ in another run"
+            )
+        }
+        other => format!("{mark}: {other}"),
     };
     notes.into_iter().flat_map(|note| wrap(&sentence(note), terminal.width)).collect()
 }
