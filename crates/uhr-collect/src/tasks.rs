@@ -58,11 +58,19 @@ impl Thread {
 /// five the samples are 97 % of the right number (measured).
 const SHORT_TICKS: u64 = 5;
 
+/// How long the tid of an ended thread means that thread. Where every CPU is recorded, a thread is still sampled and
+/// switched out after its EXIT record; a tid cannot come back so soon.
+const AFTERLIFE_NS: u64 = 1_000_000_000;
+/// Ended threads that are remembered.
+const MAX_ENDED: usize = 65_536;
+
 /// All tasks of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     processes: FxMap<u32, Process>,
     threads: FxMap<u32, Thread>,
+    /// When threads ended, by tid.
+    ended: FxMap<u32, u64>,
     process_count: u32,
     thread_count: u32,
     /// Nanoseconds between two samples of a running thread.
@@ -107,7 +115,7 @@ impl Tasks {
                 pid,
                 inner_pid: procfs::inner_pid(pid),
                 parent: None,
-                name: procfs::thread_name(pid, pid).unwrap_or_default(),
+                name: procfs::thread_name(pid, pid).unwrap_or_else(|| "[unknown]".to_owned()),
                 executable: procfs::executable(pid),
                 start_ns: now_ns,
                 end_ns: None,
@@ -183,6 +191,7 @@ impl Tasks {
         now_ns: u64,
         writer: &mut RecordingWriter,
     ) {
+        self.ended.remove(&tid);
         if pid != parent_pid && tid == pid {
             self.end_process(pid, now_ns, writer);
             let parent = self.process(parent_pid, now_ns, writer);
@@ -204,9 +213,18 @@ impl Tasks {
         self.thread_in_state(pid, tid, now_ns, Some(false), writer);
     }
 
+    /// Whether a record is of a thread that has ended already.
+    pub(crate) fn has_ended(&self, tid: u32, now_ns: u64) -> bool {
+        self.ended.get(&tid).is_some_and(|ended| now_ns.saturating_sub(*ended) < AFTERLIFE_NS)
+    }
+
     /// A thread ended; with its first thread, and no other left, the process did.
     pub(crate) fn exit(&mut self, pid: u32, tid: u32, now_ns: u64, writer: &mut RecordingWriter) {
         self.end_thread(tid, now_ns, writer);
+        if self.ended.len() >= MAX_ENDED {
+            self.ended.retain(|_, ended| now_ns.saturating_sub(*ended) < AFTERLIFE_NS);
+        }
+        self.ended.insert(tid, now_ns);
         if self.processes.get(&pid).is_some_and(|process| process.living == 0) {
             self.end_process(pid, now_ns, writer);
         }

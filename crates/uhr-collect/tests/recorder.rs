@@ -52,8 +52,8 @@ fn record(folder: &Path, program: &Path) -> Option<(Captured, Recording)> {
     Some((captured, Recording::open(&rec).unwrap()))
 }
 
-/// Records running processes for a while.
-fn attach(folder: &Path, target: Target, duration: Duration) -> Option<(Captured, Recording)> {
+/// Records what runs already, as long as `go_on` says so.
+fn attach(folder: &Path, target: Target, go_on: &mut dyn FnMut() -> bool) -> Option<(Captured, Recording)> {
     let options = Options { target, frequency: 999, unwind: UnwindChoice::Dwarf, stack_size: 16 << 10 };
     let rec = folder.join("rec");
     let mut recorder = match Recorder::start(&options, &rec) {
@@ -63,8 +63,7 @@ fn attach(folder: &Path, target: Target, duration: Duration) -> Option<(Captured
             return None;
         }
     };
-    let until = Instant::now() + duration;
-    recorder.run(&mut || Instant::now() < until).unwrap();
+    recorder.run(go_on).unwrap();
     let captured = recorder.finish().unwrap();
     Some((captured, Recording::open(&rec).unwrap()))
 }
@@ -95,7 +94,8 @@ fn a_running_process_with_all_its_threads_and_its_later_child() {
     let program = build(folder.path(), "running", RUNNING);
     let mut child = std::process::Command::new(&program).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    let recorded = attach(folder.path(), Target::Processes(vec![child.id()]), Duration::from_millis(1500));
+    let until = Instant::now() + Duration::from_millis(1500);
+    let recorded = attach(folder.path(), Target::Processes(vec![child.id()]), &mut || Instant::now() < until);
     let rest = std::process::Command::new("pkill").args(["-P", &child.id().to_string()]).status();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -136,9 +136,15 @@ fn the_whole_machine() {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = build(folder.path(), "alone", PROGRAM);
-    let mut child = std::process::Command::new(&program).spawn().unwrap();
-    let recorded = attach(folder.path(), Target::Machine, Duration::from_millis(2500));
-    child.wait().unwrap();
+    // It begins when the recording runs, and the recording ends when it has.
+    let mut child = None;
+    let recorded = attach(folder.path(), Target::Machine, &mut || {
+        let child = child.get_or_insert_with(|| std::process::Command::new(&program).spawn().unwrap());
+        child.try_wait().unwrap().is_none()
+    });
+    if let Some(mut child) = child {
+        child.wait().unwrap();
+    }
     let Some((captured, recording)) = recorded else { return };
     eprintln!("{:?} {:?}", captured.manifest.ledger, captured.manifest.notes);
     let processes = recording.processes().unwrap();
@@ -151,6 +157,10 @@ fn the_whole_machine() {
         .map(|thread| thread.on_cpu_ns)
         .sum();
     assert!((0.88e9..1.1e9).contains(&(on_cpu as f64)), "0.6 + 0.3 s and some page faults: {on_cpu}");
+    // Threads that ended are still sampled and switched out after their EXIT record: they do not live on.
+    let named: u64 = threads.iter().map(|thread| thread.on_cpu_ns).sum();
+    let most = captured.manifest.duration_ns() * u64::from(captured.manifest.host.cpus);
+    assert!(named <= most, "{named} ns on CPU of {most} that there were");
 }
 
 const PROGRAM: &str = r#"

@@ -19,7 +19,7 @@ codes! {
         BrokenFramePointers = 6 "broken-frame-pointers",
         /// The stack pointer did not move towards the stack's base.
         NoProgress = 7 "no-progress",
-        /// No user stack was delivered (the thread was exiting, or a kernel thread).
+        /// There was no user stack: the thread was in the middle of an exec or an exit.
         NoUserStack = 8 "no-user-stack",
         /// The host does not let uhr see the stack, and it could not be read from outside either.
         NotPermitted = 9 "not-permitted",

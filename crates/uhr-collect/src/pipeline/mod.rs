@@ -29,6 +29,7 @@ pub(crate) struct Counted {
     pub(crate) without_task: u64,
     pub(crate) unknown: u64,
     pub(crate) second_hand: u64,
+    pub(crate) after_exit: u64,
     pub(crate) cpu_stacks: [u64; StackEnding::ALL.len()],
 }
 
@@ -67,6 +68,12 @@ impl Pipeline {
     /// Takes in one record. Records come in the order of time.
     pub(crate) fn handle(&mut self, record: &Record<'_>) {
         let Stamp { time_ns, pid, tid, cpu } = record.stamp;
+        let is_of_task =
+            matches!(record.body, Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. });
+        if is_of_task && self.tasks.has_ended(tid, time_ns) {
+            self.counted.after_exit += 1;
+            return;
+        }
         let has_task = pid != 0 && pid != NO_TASK && tid != 0 && tid != NO_TASK;
         match &record.body {
             Body::Sample(sample) if has_task => self.sample(sample, record.stamp, cpu),

@@ -41,6 +41,11 @@ impl Pipeline {
         now_ns: u64,
         out: &mut Vec<CodeAddress<Avma>>,
     ) -> StackEnding {
+        // In the middle of an exec or an exit the registers are still those of a program whose memory is gone.
+        let is_gone = sample.in_kernel && sample.stack.is_empty() && sample.user_registers.is_some();
+        if is_gone {
+            return StackEnding::NoUserStack;
+        }
         let memory = ProcessMemory::new(pid);
         let mut chain: Vec<u64> = sample.user_chain.iter().collect();
         if let Some(ip) = chain.first().copied().or(sample.user_registers.map(|regs| regs.ip)) {

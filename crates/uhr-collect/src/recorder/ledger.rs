@@ -36,6 +36,7 @@ impl Recorder {
         let endings = StackEnding::ALL.iter().zip(counted.cpu_stacks).filter(|(_, count)| *count > 0);
         let mut misses: std::collections::BTreeMap<String, u64> = [
             ("records without a task", counted.without_task),
+            ("records of threads that had ended", counted.after_exit),
             ("records of an unknown type", counted.unknown),
             ("corrupt ring bytes", self.corrupt_bytes),
             ("throttled events", counted.throttles),
