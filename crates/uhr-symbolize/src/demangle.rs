@@ -24,7 +24,7 @@ pub fn demangle(name: &str) -> String {
 
 /// Legacy Rust names are valid C++ names too; only the hash at their end tells them apart. `rustc_demangle` alone
 /// would also take names without an underscore, such as a C function `ZN1aE`.
-fn is_rust(name: &str) -> bool {
+pub(crate) fn is_rust(name: &str) -> bool {
     if let Some(rest) = name.strip_prefix("_R") {
         return rest.starts_with(|first: char| first.is_ascii_uppercase());
     }

@@ -10,6 +10,7 @@ use uhr_model::object::ElfFile;
 use uhr_model::{RelativeAddress, Svma, Unsymbolized};
 
 use crate::debug_files::{Places, open_regular};
+use crate::demangle::is_rust;
 use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
 use crate::plt::LinkageStubs;
@@ -210,10 +211,26 @@ fn better_name<'n>(symbol: &'n str, dwarf: &str) -> Option<&'n str> {
     let is_mangled = |name: &str| name.starts_with("_Z") || name.starts_with("_R");
     let underscores = |name: &str| leading_underscores(name.as_bytes());
     match (is_mangled(symbol), is_mangled(dwarf)) {
+        // Rust's own names have dots inside (`core..fmt`), and its demangler knows the suffixes.
+        (true, false) if is_rust(symbol) => Some(symbol),
         (true, false) => symbol.split('.').next(),
         (false, false) if dwarf.starts_with("__GI_") || underscores(symbol) < underscores(dwarf) => {
             Some(symbol)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::better_name;
+
+    #[test]
+    fn suffixes_go_and_the_dots_of_rust_stay() {
+        assert_eq!(better_name("_ZN1a1bEv.cold", "b"), Some("_ZN1a1bEv"));
+        let of_impl = "_ZN47_$LT$shares..Digger$u20$as$u20$shares..Work$GT$4work17ha56e94e2fab62b64E";
+        assert_eq!(better_name(of_impl, "work"), Some(of_impl));
+        assert_eq!(better_name("qsort", "__GI_qsort"), Some("qsort"));
+        assert_eq!(better_name("_ZN1a1bEv", "_ZN1a1bEv"), None);
     }
 }

@@ -51,17 +51,18 @@ impl Mappings {
         self.0.insert(at, Mapping { start: range.start.0, end: range.end.0, bias, module });
     }
 
-    /// Takes out what lies in `range`; mappings that it cuts keep their rest.
-    pub(super) fn remove(&mut self, range: Range<Avma>) {
+    /// Takes out what lies in `range`; mappings that it cuts keep their rest. False if there was nothing.
+    pub(super) fn remove(&mut self, range: Range<Avma>) -> bool {
         let first = self.0.partition_point(|mapping| mapping.end <= range.start.0);
         let last = self.0.partition_point(|mapping| mapping.start < range.end.0);
         if range.is_empty() || first >= last {
-            return;
+            return false;
         }
         let below = Mapping { end: range.start.0, ..self.0[first].clone() };
         let above = Mapping { start: range.end.0, ..self.0[last - 1].clone() };
         let kept = [below, above].into_iter().filter(|mapping| mapping.start < mapping.end);
         self.0.splice(first..last, kept);
+        true
     }
 
     pub(super) fn find(&self, address: u64) -> Option<&Mapping> {

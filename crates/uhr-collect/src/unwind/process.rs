@@ -38,8 +38,10 @@ impl ProcessUnwinder {
 
     /// Takes out what is mapped in `range`; mappings that it cuts keep their rest.
     pub fn unmap(&mut self, range: Range<Avma>) {
-        self.code.clear();
-        self.mappings.remove(range);
+        // Most of what a process maps is data in new places: code that was read stays as it is.
+        if self.mappings.remove(range) {
+            self.code.clear();
+        }
     }
 
     /// Whether an address is in an executable mapping that was given.
