@@ -59,13 +59,21 @@ enum Order {
     Stop,
 }
 
+/// A session whose events have stopped.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pub(crate) session: Session,
+    /// When: nothing that happened later is in its rings.
+    pub(crate) at_ns: u64,
+}
+
 /// The running thread.
 #[derive(Debug)]
 pub(crate) struct Reader {
     batches: Receiver<Batch>,
     orders: Sender<Order>,
     /// `None` when it was stopped.
-    thread: Option<JoinHandle<Session>>,
+    thread: Option<JoinHandle<Stopped>>,
 }
 
 impl Reader {
@@ -89,18 +97,18 @@ impl Reader {
     }
 
     /// Stops the events; gives what is still on the way, and the session for its counts. The second time there is none.
-    pub(crate) fn stop(&mut self) -> (Vec<Batch>, Option<Session>) {
+    pub(crate) fn stop(&mut self) -> (Vec<Batch>, Option<Stopped>) {
         let _ = self.orders.send(Order::Stop);
         // The reader may be waiting for room, so the rest has to be taken before it can end.
         let rest = self.batches.iter().collect();
         match self.thread.take().map(JoinHandle::join).transpose() {
-            Ok(session) => (rest, session),
+            Ok(stopped) => (rest, stopped),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 }
 
-fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Session {
+fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Stopped {
     // On a busy machine it waits for its turn longer than a ring takes to fill.
     hurry_this_thread();
     let decoder = session.decoder();
@@ -122,6 +130,7 @@ fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Ord
         } else {
             let _ = session.wait(PAUSE);
         }
+        let at_ns = monotonic_ns();
         let (mut batch, samples) = Batch::of(&mut session, &decoder, ladder.kind());
         if ladder.see(samples, batch.started_ns) && !stop {
             // If the kernel refuses, what is lost is counted.
@@ -133,7 +142,7 @@ fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Ord
         // An empty batch says something too: that what came before can be put in order now.
         let gone = batches.send(batch).is_err();
         if stop || gone || is_over {
-            return session;
+            return Stopped { session, at_ns };
         }
     }
 }

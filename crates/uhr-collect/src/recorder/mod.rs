@@ -16,7 +16,7 @@ use crate::modules::HeldFile;
 use crate::perf::{Decoder, Granted, Merger, RingLayout, Session, Targets, Thinned, UserStack, monotonic_ns};
 use crate::pipeline::Pipeline;
 use crate::procfs;
-use crate::reader::{Batch, Reader};
+use crate::reader::{Batch, Reader, Stopped};
 use crate::resident::ResidentPoll;
 use crate::tasks::Tasks;
 use crate::unwind_choice::{UnwindChoice, choose, modules_of_process, modules_of_program};
@@ -198,8 +198,8 @@ impl Recorder {
     /// # Errors
     /// [`CollectError::Recording`] if the last rows cannot be written.
     pub fn finish(mut self) -> Result<Captured, CollectError> {
-        let end_ns = monotonic_ns();
-        let (batches, session) = self.reader.stop();
+        let (batches, stopped) = self.reader.stop();
+        let end_ns = stopped.as_ref().map_or_else(monotonic_ns, |stopped| stopped.at_ns);
         for batch in &batches {
             self.push(batch);
         }
@@ -208,8 +208,8 @@ impl Recorder {
         self.resident.poll(self.pipeline.tasks.processes(), end_ns, &mut self.pipeline.writer);
         self.pipeline.look_for_names();
         self.pipeline.tasks.finish(end_ns, &mut self.pipeline.writer);
-        let counts = session.as_ref().map(Session::counts).unwrap_or_default();
-        if let Some(session) = session {
+        let counts = stopped.as_ref().map(|stopped| stopped.session.counts()).unwrap_or_default();
+        if let Some(Stopped { session, .. }) = stopped {
             self.granted = session.granted().clone();
             self.thinned = session.thinned();
         }

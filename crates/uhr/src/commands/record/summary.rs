@@ -100,7 +100,7 @@ impl RecordAnswer {
 
     fn trust(&self, manifest: &Manifest) -> String {
         if self.captured == 0 {
-            return "trust: no samples: the program was too short; its time on CPU is exact".to_owned();
+            return "trust: no samples: its threads were too short; their time on CPU is exact".to_owned();
         }
         let mut parts = vec![format!(
             "{} of stacks whole ({})",
@@ -112,17 +112,24 @@ impl RecordAnswer {
         } else {
             format!("{} samples lost", self.lost)
         });
+        let of_time = |ticks: u64| quantity::share(ticks as f64 / self.expected.max(1) as f64);
         if !manifest.settings.kernel_visible {
-            let share = self.not_visible as f64 / self.expected.max(1) as f64;
             parts.push(format!(
                 "{} of the time is in the kernel, which is not visible",
-                quantity::share(share)
+                of_time(self.not_visible)
             ));
+        }
+        let too_short = manifest.ledger.cpu.too_short;
+        if too_short * 100 > self.expected {
+            parts.insert(0, format!("{} of the time is in threads too short to sample", of_time(too_short)));
         }
         let cut =
             manifest.ledger.stacks.iter().filter(|(ending, _)| *ending != "complete").max_by_key(|row| row.1);
         if let Some((ending, count)) = cut.filter(|(_, count)| **count * 100 > self.captured) {
-            parts.push(format!("{count} stacks end at: {ending}"));
+            parts.push(format!(
+                "{} cut at: {ending}",
+                if *count == 1 { "1 is".to_owned() } else { format!("{count} are") }
+            ));
         }
         format!("trust: {}", parts.join(", "))
     }
