@@ -13,6 +13,8 @@ use uhr_recording::RecordingWriter;
 
 use crate::tasks::Process;
 
+/// Maps that are held open at once: a build may run thousands of short Node processes.
+const MAX_OPEN: usize = 1_024;
 /// The most that is copied of one file.
 const LIMIT: u64 = 256 << 20;
 
@@ -27,7 +29,7 @@ impl GeneratedNames {
     /// Looks for the perf map of a process that maps generated code, unless it was found before.
     pub(crate) fn look(&mut self, process: &Process) {
         let (id, pid) = (process.row.id, process.row.pid);
-        if self.perf_maps.contains_key(&id) {
+        if self.perf_maps.contains_key(&id) || self.perf_maps.len() >= MAX_OPEN {
             return;
         }
         let inner = process.row.inner_pid.unwrap_or(pid);
@@ -41,7 +43,9 @@ impl GeneratedNames {
     pub(crate) fn jitdump(&mut self, process: &Process, path: &str) {
         let (id, pid) = (process.row.id, process.row.pid);
         let path = format!("/proc/{pid}/root/{}", path.trim_start_matches('/'));
-        if let Some(file) = open_of_user(Path::new(&path), pid) {
+        if self.jitdumps.len() < MAX_OPEN
+            && let Some(file) = open_of_user(Path::new(&path), pid)
+        {
             self.jitdumps.insert(id, file);
         }
     }

@@ -79,8 +79,9 @@ pub(crate) struct Tasks {
     kernel_visible: bool,
     /// Threads whose time on CPU is not exact.
     pub(crate) inexact: u64,
-    /// Time on CPU of all threads that ended.
+    /// Time on CPU of all threads that ended, by their switch records, and their switches.
     pub(crate) on_cpu_ns: u64,
+    pub(crate) switches: u64,
     /// The part of it that no sample caught, because the thread was too short.
     pub(crate) too_short_ns: u64,
     /// The part of it that threads without events ran.
@@ -169,6 +170,7 @@ impl Tasks {
                 end_ns: None,
                 on_cpu_ns: 0,
                 samples: 0,
+                switches: 0,
                 run_delay_ns: None,
             };
             self.thread_count += 1;
@@ -274,7 +276,9 @@ impl Tasks {
         now_ns: u64,
         writer: &mut RecordingWriter,
     ) {
-        self.thread(pid, tid, now_ns, writer).row.name.clone_from(&name);
+        let thread = self.thread(pid, tid, now_ns, writer);
+        thread.row.name.clone_from(&name);
+        writer.push_thread(thread.row.clone());
         if pid == tid {
             let process = self.process(pid, now_ns, writer);
             process.row.name = name;
@@ -315,8 +319,12 @@ impl Tasks {
         }
         self.inexact += u64::from(thread.time.contradictions > 0 || thread.has_no_events());
         let on_cpu_ns = thread.time.on_cpu_ns;
-        self.on_cpu_ns += on_cpu_ns;
         thread.row.on_cpu_ns = on_cpu_ns;
+        if !thread.has_no_events() {
+            thread.row.switches = thread.time.switches;
+            self.on_cpu_ns += on_cpu_ns;
+            self.switches += thread.time.switches;
+        }
         writer.push_thread(thread.row.clone());
         let unsampled = match thread.has_no_events() {
             true => (on_cpu_ns > 0).then_some((StackEnding::NotSampled, on_cpu_ns)),

@@ -42,6 +42,8 @@ pub(crate) struct ThreadTime {
     since_ns: u64,
     /// Exact time on CPU so far.
     pub(crate) on_cpu_ns: u64,
+    /// How often it left its CPU.
+    pub(crate) switches: u64,
     /// Time preempted so far.
     pub(crate) preempted_ns: u64,
     /// The stack of the present wait, or of the one that is about to begin, as the kernel took it at the switch.
@@ -69,6 +71,7 @@ impl ThreadTime {
             state,
             since_ns: now_ns,
             on_cpu_ns: 0,
+            switches: 0,
             preempted_ns: 0,
             at_switch: None,
             has_switch_stacks: false,
@@ -116,6 +119,7 @@ impl ThreadTime {
             State::Running | State::Unknown => self.on_cpu_ns += now_ns.saturating_sub(self.since_ns),
             State::Off { .. } => self.contradictions += 1,
         }
+        self.switches += 1;
         self.state = State::Off { runnable };
         self.since_ns = now_ns;
     }

@@ -125,6 +125,11 @@ pub struct Ledger {
     pub faults: SampleLedger,
     /// Switch records received, and how many were lost.
     pub switches: u64,
+    /// Time on CPU that each switch took for the recording itself, in nanoseconds: the records of a switch are written
+    /// before a thread's events stop and after they start again. The kernel counts that time to the thread, and so does
+    /// the finish step.
+    #[serde(default)]
+    pub switch_cost_ns: u64,
     /// Records of any kind that were lost because a ring was full.
     pub records_lost: u64,
     /// Records that arrived too late to be put in order.

@@ -214,6 +214,8 @@ table! {
         on_cpu_ns: u64,
         /// Samples of it that were captured.
         samples: u64,
+        /// How often it left its CPU.
+        switches: u64,
         /// Time it spent runnable but not running while recorded, by the scheduler's own count.
         run_delay_ns: Option<u64>,
     }

@@ -54,6 +54,7 @@ impl Recorder {
             cpu,
             faults: fault_ledger(of(EventKind::PageFault), counted.faults, granted.faults_a_sample),
             switches: counted.switches,
+            switch_cost_ns: self.switch_cost_ns(of(EventKind::Cpu)),
             records_lost: counted.lost,
             out_of_order: self.merger.out_of_order(),
             malformed: counted.malformed,
@@ -62,6 +63,17 @@ impl Recorder {
             threads_inexact: self.pipeline.tasks.inexact,
             misses,
         }
+    }
+
+    /// What a switch took on average: what the clock counted and no thread's records cover. Of the whole machine the
+    /// clock counts idle time too, so there it is not known.
+    fn switch_cost_ns(&self, clock: Option<&EventCounts>) -> u64 {
+        /// More than a switch can take: then something else is wrong, such as lost records.
+        const MOST_NS: u64 = 100_000;
+        let tasks = &self.pipeline.tasks;
+        let Some(clock) = clock.filter(|_| self.manifest.settings.target != "machine") else { return 0 };
+        let cost_ns = clock.value.saturating_sub(tasks.on_cpu_ns) / tasks.switches.max(1);
+        if cost_ns > MOST_NS { 0 } else { cost_ns }
     }
 
     pub(super) fn notes(&self) -> Vec<String> {

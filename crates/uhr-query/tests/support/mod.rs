@@ -102,6 +102,7 @@ impl Planted {
             end_ns: None,
             on_cpu_ns: 0,
             samples: 0,
+            switches: 0,
             run_delay_ns: None,
         });
         self.exact_ns.push(0);

@@ -7,11 +7,13 @@
 mod frame_order;
 mod parquet_table;
 mod stack_order;
+mod switch_cost;
 mod weights;
 
 use frame_order::FrameOrder;
 use parquet_table::{copy, write_rows};
 use stack_order::StackOrder;
+use switch_cost::SwitchCost;
 pub use weights::{Scale, scale_weights};
 
 use crate::RecordingError;
@@ -47,7 +49,9 @@ pub struct Finalized {
 pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, RecordingError> {
     let folder = recording.folder();
     let mut manifest = recording.manifest.clone();
-    let threads = recording.threads()?;
+    let cost = SwitchCost { each_ns: manifest.ledger.switch_cost_ns };
+    let mut threads = recording.threads()?;
+    cost.add_to(&mut threads);
     let remap = StackOrder::read(recording)?;
     let frames = FrameOrder::read(recording)?;
 
@@ -57,7 +61,8 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     }
     let node_waits = KernelWait::of_nodes(remap.nodes(), &names.frame_waits);
     let mut wait_shares = WaitShares::default();
-    recording.read_batches::<OffCpu>(|rows| {
+    recording.read_batches::<OffCpu>(|mut rows| {
+        cost.take_from(&mut rows);
         wait_shares.learn(&rows);
         Ok(())
     })?;
@@ -74,6 +79,7 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         write_rows::<Stacks>(folder, remap.rows(&frames))?,
         write_samples(recording, &threads, &remap)?,
         copy::<OffCpu>(recording, |rows| {
+            cost.take_from(rows);
             renumber(&mut rows.stack);
             KernelWait::tell(&node_waits, rows);
             wait_shares.apply(rows);

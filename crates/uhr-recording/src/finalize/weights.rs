@@ -15,10 +15,17 @@ pub fn scale_weights(samples: &mut Samples, threads: &[ThreadRow], fixed_ns: &[u
         let thread = samples.thread[row] as usize;
         let is_sample =
             StackEnding::from_code(samples.ending[row]).is_some_and(|ending| !ending.is_without_sample());
-        let (true, Some(of), Some(seen)) = (is_sample, threads.get(thread), so_far.get_mut(thread)) else {
+        let (Some(of), Some(seen)) = (threads.get(thread), so_far.get_mut(thread)) else { continue };
+        let rest_ns = of.on_cpu_ns.saturating_sub(fixed_ns.get(thread).copied().unwrap_or(0));
+        if !is_sample {
+            // Where no sample was taken the row without one stands for all of it.
+            if of.samples == 0 && *seen == 0 {
+                samples.weight_ns[row] = samples.weight_ns[row].saturating_add(rest_ns);
+                *seen = 1;
+            }
             continue;
-        };
-        let time = u128::from(of.on_cpu_ns.saturating_sub(fixed_ns.get(thread).copied().unwrap_or(0)));
+        }
+        let time = u128::from(rest_ns);
         let (count, at) = (u128::from(of.samples.max(*seen + 1)), u128::from(*seen));
         if time > 0 {
             samples.weight_ns[row] = (time * (at + 1) / count - time * at / count) as u64;
