@@ -84,6 +84,8 @@ pub(crate) struct Tasks {
     pub(crate) switches: u64,
     /// The part of it that no sample caught, because the thread was too short.
     pub(crate) too_short_ns: u64,
+    /// The part that was in the kernel, which this user may not see.
+    pub(crate) not_visible_ns: u64,
     /// The part of it that threads without events ran.
     pub(crate) without_events_ns: u64,
 }
@@ -335,6 +337,8 @@ impl Tasks {
                 self.without_events_ns += weight_ns;
             } else if ending == StackEnding::TooShortToSample {
                 self.too_short_ns += weight_ns;
+            } else if ending == StackEnding::KernelNotVisible {
+                self.not_visible_ns += weight_ns;
             }
             let (time_ns, thread) = (now_ns.saturating_sub(1), thread.row.id);
             writer.push_sample(SampleRow {

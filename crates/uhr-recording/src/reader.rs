@@ -92,7 +92,7 @@ impl Recording {
     /// Whether the table is there in its finished form. Before the manifest says that the recording is complete, a
     /// finished table may be one of several, with other numbers than those that still grow.
     pub fn has_parquet<T: Table>(&self) -> bool {
-        self.is_finished() && self.parquet_path::<T>().exists()
+        self.is_finished() && self.manifest.table_bytes.contains_key(T::NAME)
     }
 
     /// The number of row groups of a finished table, which can be read apart and in parallel.

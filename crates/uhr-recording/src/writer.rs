@@ -118,7 +118,7 @@ impl RecordingWriter {
         write_private(&folder.join(name), bytes)
     }
 
-    /// Ends the streams. The recording is then whole, but not yet finished: see [`crate::finalize`].
+    /// Ends the streams. The recording is then whole, but not yet finished: see [`crate::finalize()`].
     ///
     /// # Errors
     /// [`RecordingError::Io`] if the last rows or the manifest cannot be written.

@@ -27,12 +27,10 @@ impl Recorder {
         let rest = cpu.expected.saturating_sub(cpu.captured + cpu.lost);
         let without_sample_ns = self.pipeline.tasks.too_short_ns + self.pipeline.tasks.without_events_ns;
         cpu.too_short = rest.min(without_sample_ns / period_ns);
+        // The same nanoseconds as those of the rows `[kernel, not visible]`.
         let rest = rest - cpu.too_short;
-        if !granted.kernel_visible && rest > cpu.expected / 100 {
-            cpu.not_visible = rest;
-        } else {
-            cpu.drift = rest;
-        }
+        cpu.not_visible = rest.min(self.pipeline.tasks.not_visible_ns / period_ns);
+        cpu.drift = rest - cpu.not_visible;
         let endings = StackEnding::ALL.iter().zip(counted.cpu_stacks).filter(|(_, count)| *count > 0);
         let mut misses: std::collections::BTreeMap<String, u64> = [
             ("records without a task", counted.without_task),
