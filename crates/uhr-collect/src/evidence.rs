@@ -79,12 +79,19 @@ pub fn jitdump_name(process: u32) -> String {
     format!("jit-{process}.dump")
 }
 
+/// How much older than its process a file may look: clocks of files are coarse.
+const SLACK_SECONDS: f64 = 2.0;
+
+/// Opens a file of the process's own user that is not older than the process: a map that an earlier process of the same
+/// pid left behind would give confident wrong names.
 fn open_of_user(path: &Path, pid: u32) -> Option<File> {
     let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     let is = file.metadata().ok()?;
-    (is.is_file() && is.uid() == owner).then_some(file)
+    let is_stale =
+        crate::procfs::began_at(pid).is_some_and(|began| (is.mtime() as f64) < began - SLACK_SECONDS);
+    (is.is_file() && is.uid() == owner && !is_stale).then_some(file)
 }
 
 #[cfg(test)]
@@ -101,6 +108,10 @@ mod tests {
         assert!(open_of_user(&own, pid).is_some());
         assert!(open_of_user(&link, pid).is_none());
         assert!(open_of_user(folder.path(), pid).is_none());
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3_600 * 24 * 365);
+        File::options().write(true).open(&own).unwrap().set_modified(old).unwrap();
+        assert!(open_of_user(&own, pid).is_none(), "left behind by an earlier process of that pid");
+        File::options().write(true).open(&own).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
         if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
             std::os::unix::fs::chown(&own, Some(65_534), None).unwrap();
             assert!(open_of_user(&own, pid).is_none());

@@ -21,7 +21,7 @@ pub fn host() -> Host {
         cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
         memory_bytes: memory_kb.unwrap_or(0) * 1024,
-        root: std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0),
+        root: crate::procfs::own_uid() == Some(0),
         perf_event_paranoid: line("/proc/sys/kernel/perf_event_paranoid").parse().ok(),
     }
 }
@@ -37,12 +37,27 @@ pub fn clock() -> Clock {
 #[derive(Debug, Default)]
 pub(crate) struct LoadCounters {
     pressure_us: BTreeMap<String, u64>,
+    /// Where the cgroup's throttling is counted: the process is gone when it is read again.
+    throttling: Option<Throttling>,
     throttled_ns: Option<u64>,
+}
+
+/// A counter of throttled time.
+#[derive(Clone, Debug)]
+struct Throttling {
+    file: PathBuf,
+    field: &'static str,
+    /// Nanoseconds of its unit.
+    unit_ns: u64,
 }
 
 impl LoadCounters {
     /// Reads them; `pid` is a process whose cgroup counts.
     pub(crate) fn read(pid: u32) -> Self {
+        Self::read_with(throttling_of(pid))
+    }
+
+    fn read_with(throttling: Option<Throttling>) -> Self {
         let mut pressure_us = BTreeMap::new();
         for resource in ["cpu", "memory", "io"] {
             let text = std::fs::read_to_string(format!("/proc/pressure/{resource}")).unwrap_or_default();
@@ -53,12 +68,13 @@ impl LoadCounters {
                 }
             }
         }
-        Self { pressure_us, throttled_ns: throttled_ns(pid) }
+        let throttled_ns = throttling.as_ref().and_then(Throttling::read);
+        Self { pressure_us, throttling, throttled_ns }
     }
 
     /// What happened since `self` was read.
-    pub(crate) fn since(&self, pid: u32) -> MachineLoad {
-        let now = Self::read(pid);
+    pub(crate) fn since(&self) -> MachineLoad {
+        let now = Self::read_with(self.throttling.clone());
         let pressure_ns = now
             .pressure_us
             .iter()
@@ -74,22 +90,29 @@ impl LoadCounters {
     }
 }
 
-/// Time that the process's cgroup was kept from running by a CPU quota, on either version of the hierarchy.
-fn throttled_ns(pid: u32) -> Option<u64> {
+impl Throttling {
+    fn read(&self) -> Option<u64> {
+        let stat = std::fs::read_to_string(&self.file).ok()?;
+        let value: u64 = stat.lines().find_map(|line| line.strip_prefix(self.field)?.trim().parse().ok())?;
+        value.checked_mul(self.unit_ns)
+    }
+}
+
+/// Where the time is counted that a CPU quota keeps the process's cgroup from running, on either version of the
+/// hierarchy.
+fn throttling_of(pid: u32) -> Option<Throttling> {
     let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     cgroups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let path = path.trim_start_matches('/');
-        let (file, field, unit) = match controllers {
-            "" => (PathBuf::from("/sys/fs/cgroup").join(path), "throttled_usec ", 1000),
-            list if list.split(',').any(|name| name == "cpu") => {
-                (PathBuf::from("/sys/fs/cgroup/cpu").join(path), "throttled_time ", 1)
-            }
+        let (root, field, unit_ns) = match controllers {
+            "" => ("/sys/fs/cgroup", "throttled_usec ", 1000),
+            list if list.split(',').any(|name| name == "cpu") => ("/sys/fs/cgroup/cpu", "throttled_time ", 1),
             _ => return None,
         };
-        let stat = std::fs::read_to_string(file.join("cpu.stat")).ok()?;
-        let value: u64 = stat.lines().find_map(|line| line.strip_prefix(field)?.trim().parse().ok())?;
-        Some(value * unit)
+        let file = PathBuf::from(root).join(path).join("cpu.stat");
+        let counter = Throttling { file, field, unit_ns };
+        counter.read().map(|_| counter)
     })
 }

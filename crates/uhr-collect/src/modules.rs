@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,12 +70,24 @@ impl Modules {
         writer: &mut RecordingWriter,
     ) -> Module {
         let key = (path.to_vec(), identity);
-        if let Some(module) = self.by_identity.get(&key) {
-            return module.clone();
+        let known = self.by_identity.get(&key).cloned();
+        if let Some(module) = known.clone().filter(|module| module.kind != ModuleKind::UnreadElf) {
+            return module;
         }
+        // One that could not be opened, because its process was gone, is tried again through the next.
         let opened = open(pid, path, range, &key.1);
-        let id = self.next_id();
+        if let (None, Some(module)) = (&opened, known) {
+            return module;
+        }
         let elf = opened.as_ref().and_then(|held| parse(&held.file).ok());
+        // `/proc` tells inodes, records tell build ids: the same file by either is the same module.
+        let by_build_id = elf.as_ref().and_then(|elf| elf.build_id.clone()).map(Identity::BuildId);
+        let alias = by_build_id.map(|identity| (path.to_vec(), identity)).filter(|alias| *alias != key);
+        if let Some(module) = alias.as_ref().and_then(|alias| self.by_identity.get(alias)).cloned() {
+            self.by_identity.insert(key, module.clone());
+            return module;
+        }
+        let id = self.next_id();
         let kind = match (&opened, &elf) {
             (_, Some(_)) => ModuleKind::Elf,
             (Some(_), None) => ModuleKind::File,
@@ -98,6 +110,9 @@ impl Modules {
         write(writer, id, kind, shown, known_id, None);
         if let Some(held) = opened.filter(|_| self.held.len() < MAX_HELD) {
             self.held.insert(id, held);
+        }
+        if let Some(alias) = alias {
+            self.by_identity.insert(alias, module.clone());
         }
         self.by_identity.insert(key, module.clone());
         module
@@ -211,7 +226,7 @@ fn open(pid: u32, path: &[u8], range: (u64, u64), identity: &Identity) -> Option
 fn open_regular(path: &Path) -> Option<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path).ok()?;
     let kind = file.metadata().ok()?.file_type();
-    (kind.is_file() && !kind.is_fifo()).then_some(file)
+    kind.is_file().then_some(file)
 }
 
 fn is_same(file: &File, identity: &Identity) -> bool {

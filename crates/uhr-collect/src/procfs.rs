@@ -50,6 +50,13 @@ pub fn threads(pid: u32) -> Vec<u32> {
     folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// The process that a thread belongs to, by any of its tids.
+pub(crate) fn process_of(tid: u32) -> Option<u32> {
+    let status = read_proc(&format!("/proc/{tid}/status"))?;
+    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"))?;
+    std::str::from_utf8(line).ok()?.trim().parse().ok()
+}
+
 /// The program that a process runs.
 pub(crate) fn executable(pid: u32) -> Option<String> {
     let path: PathBuf = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
@@ -69,6 +76,22 @@ pub(crate) fn schedstat(pid: u32, tid: u32) -> Option<(u64, u64)> {
     let text = read_proc(&format!("/proc/{pid}/task/{tid}/schedstat"))?;
     let mut fields = std::str::from_utf8(&text).ok()?.split_ascii_whitespace();
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// The user whose rights we have.
+pub(crate) fn own_uid() -> Option<u32> {
+    let status = read_proc("/proc/self/status")?;
+    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// When a process began, in seconds since 1970; right to about a hundredth.
+pub(crate) fn began_at(pid: u32) -> Option<f64> {
+    const TICKS_A_SECOND: f64 = 100.0;
+    let uptime = read_proc("/proc/uptime")?;
+    let uptime: f64 = std::str::from_utf8(&uptime).ok()?.split_ascii_whitespace().next()?.parse().ok()?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?.as_secs_f64();
+    Some(now - uptime + stat(pid, pid)?.start_ticks as f64 / TICKS_A_SECOND)
 }
 
 /// Our own time on CPU, with that of threads that have ended.

@@ -14,6 +14,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// counts what it has to drop: memory stays bounded and nothing is lost unseen. (A batch is at most what the rings hold.)
 const BATCHES: usize = 64;
 
+/// Passes without a record after the last target has gone, before that is the end.
+const QUIET_PASSES: u32 = 5;
+
 /// What one pass over the rings brought.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -25,6 +28,8 @@ pub(crate) struct Batch {
     pub(crate) corrupt_bytes: u64,
     /// Threads that could not be attached since the last pass.
     pub(crate) unattached: Vec<u32>,
+    /// Threads that had ended before they could be attached.
+    pub(crate) gone: Vec<u32>,
     /// Every target is gone: nothing more will come.
     pub(crate) is_over: bool,
 }
@@ -113,15 +118,16 @@ fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Ord
     hurry_this_thread();
     let decoder = session.decoder();
     let mut ladder = Ladder::new(session.granted().stack_copy_bytes > 0, monotonic_ns());
+    let mut quiet = 0;
     loop {
-        let (mut stop, mut unattached) = (false, Vec::new());
+        let (mut stop, mut unattached, mut gone) = (false, Vec::new(), Vec::new());
         for order in orders.try_iter() {
             match order {
-                Order::AddThread(tid) => {
-                    if let Ok(Attached::NoRoom) = session.add_thread(tid) {
-                        unattached.push(tid);
-                    }
-                }
+                Order::AddThread(tid) => match session.add_thread(tid) {
+                    Ok(Attached::Now) => {}
+                    Ok(Attached::NoRoom) => unattached.push(tid),
+                    Ok(Attached::Gone) | Err(_) => gone.push(tid),
+                },
                 Order::Stop => stop = true,
             }
         }
@@ -136,8 +142,11 @@ fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Ord
             // If the kernel refuses, what is lost is counted.
             let _ = session.thin_switches(ladder.is_thinned());
         }
-        batch.unattached = unattached;
-        batch.is_over = session.is_over() && batch.records.is_empty();
+        (batch.unattached, batch.gone) = (unattached, gone);
+        // The last record may be that of a thread that is still to be attached to.
+        let is_quiet = session.is_over() && batch.records.is_empty();
+        quiet = if is_quiet { quiet + 1 } else { 0 };
+        batch.is_over = quiet >= QUIET_PASSES;
         let is_over = batch.is_over;
         // An empty batch says something too: that what came before can be put in order now.
         let gone = batches.send(batch).is_err();

@@ -73,6 +73,9 @@ pub(crate) struct Tasks {
     ended: FxMap<u32, u64>,
     process_count: u32,
     thread_count: u32,
+    /// Since when every CPU has been recorded: a thread that is first seen later, and did not begin, was there all the
+    /// time in the state that its first record ends.
+    machine_since_ns: Option<u64>,
     /// Nanoseconds between two samples of a running thread.
     period_ns: u64,
     /// Whether samples are taken in the kernel too.
@@ -95,10 +98,16 @@ impl Tasks {
         Self { period_ns, kernel_visible, ..Self::default() }
     }
 
-    /// Takes in a process that lives already, with its threads.
-    pub(crate) fn attach(&mut self, pid: u32, now_ns: u64, writer: &mut RecordingWriter) {
+    /// Every CPU is recorded from this moment on.
+    pub(crate) fn watch_machine(&mut self, since_ns: u64) {
+        self.machine_since_ns = Some(since_ns);
+    }
+
+    /// Takes in a process that lives already, with those of its threads that have events. What began meanwhile comes
+    /// with a FORK record.
+    pub(crate) fn attach(&mut self, pid: u32, tids: &[u32], now_ns: u64, writer: &mut RecordingWriter) {
         self.process(pid, now_ns, writer);
-        for tid in procfs::threads(pid) {
+        for &tid in tids {
             let running = procfs::stat(pid, tid).map(|stat| stat.state == b'R');
             self.thread_in_state(pid, tid, now_ns, running.filter(|running| !running), writer);
         }
@@ -144,13 +153,27 @@ impl Tasks {
         now_ns: u64,
         writer: &mut RecordingWriter,
     ) -> &mut Thread {
-        self.thread_in_state(pid, tid, now_ns, None, writer)
+        let since_ns =
+            if self.threads.contains_key(&tid) { now_ns } else { self.machine_since_ns.unwrap_or(now_ns) };
+        self.thread_in_state(pid, tid, since_ns, None, writer)
     }
 
     fn thread_in_state(
         &mut self,
         pid: u32,
         tid: u32,
+        now_ns: u64,
+        running: Option<bool>,
+        writer: &mut RecordingWriter,
+    ) -> &mut Thread {
+        self.named_thread((pid, tid), None, now_ns, running, writer)
+    }
+
+    /// The thread that has this tid now; if it is new, under this name, or the one that it has by now.
+    fn named_thread(
+        &mut self,
+        (pid, tid): (u32, u32),
+        name: Option<String>,
         now_ns: u64,
         running: Option<bool>,
         writer: &mut RecordingWriter,
@@ -167,7 +190,7 @@ impl Tasks {
                 id: self.thread_count,
                 process,
                 tid,
-                name: procfs::thread_name(pid, tid).unwrap_or(process_name),
+                name: name.or_else(|| procfs::thread_name(pid, tid)).unwrap_or(process_name),
                 start_ns: now_ns,
                 end_ns: None,
                 on_cpu_ns: 0,
@@ -191,7 +214,7 @@ impl Tasks {
     pub(crate) fn fork(
         &mut self,
         (pid, tid): (u32, u32),
-        parent_pid: u32,
+        (parent_pid, parent_tid): (u32, u32),
         now_ns: u64,
         writer: &mut RecordingWriter,
     ) {
@@ -213,8 +236,10 @@ impl Tasks {
             self.processes.insert(pid, process);
         }
         self.end_thread(tid, now_ns, writer);
+        // By the time that this record is read it may have executed another program; it began under its maker's name.
+        let name = self.threads.get(&parent_tid).map(|parent| parent.row.name.clone());
         // It has not run yet; its first switch record says when it does.
-        self.thread_in_state(pid, tid, now_ns, Some(false), writer);
+        self.named_thread((pid, tid), name, now_ns, Some(false), writer);
     }
 
     /// Whether a record is of a thread that has ended already.
@@ -229,7 +254,9 @@ impl Tasks {
             self.ended.retain(|_, ended| now_ns.saturating_sub(*ended) < AFTERLIFE_NS);
         }
         self.ended.insert(tid, now_ns);
-        if self.processes.get(&pid).is_some_and(|process| process.living == 0) {
+        let is_last = self.processes.get(&pid).is_some_and(|process| process.living == 0);
+        // Of the whole machine not every thread has been seen; the first thread's end is nearly always the process's.
+        if is_last && (pid == tid || self.machine_since_ns.is_none()) {
             self.end_process(pid, now_ns, writer);
         }
     }
@@ -243,6 +270,8 @@ impl Tasks {
         now_ns: u64,
         writer: &mut RecordingWriter,
     ) {
+        // A thread that is not the first and executes a program takes the tid of the first, which has just ended.
+        self.ended.remove(&tid);
         let executable = procfs::executable(pid);
         if let Some(process) = self.processes.get_mut(&pid).filter(|process| process.before_exec) {
             process.before_exec = false;
@@ -297,6 +326,15 @@ impl Tasks {
         self.close(&mut thread, now_ns, writer);
     }
 
+    /// A thread had ended before its events could be opened: nothing is known of it but that it was.
+    pub(crate) fn was_gone(&mut self, tid: u32, writer: &mut RecordingWriter) {
+        if let Some(thread) = self.threads.get(&tid) {
+            let began_ns = thread.row.start_ns;
+            self.inexact += 1;
+            self.end_thread(tid, began_ns, writer);
+        }
+    }
+
     /// No event could be opened for a thread: all that is known of it are the scheduler's totals.
     pub(crate) fn has_no_events(&mut self, tid: u32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
@@ -305,12 +343,20 @@ impl Tasks {
     }
 
     /// Reads the totals of the threads without events. They are gone with the thread, and nobody tells when that is.
-    pub(crate) fn poll_totals(&mut self) {
+    pub(crate) fn poll_totals(&mut self, now_ns: u64, writer: &mut RecordingWriter) {
+        let mut gone = Vec::new();
         for thread in self.threads.values_mut().filter(|thread| thread.has_no_events()) {
-            if let Some(totals) = thread.totals() {
-                thread.totals_only = Some(totals);
+            match thread.totals() {
+                Some(totals) => thread.totals_only = Some(totals),
+                None => gone.push(thread.row.tid),
             }
         }
+        gone.into_iter().for_each(|tid| self.end_thread(tid, now_ns, writer));
+    }
+
+    /// Hands the rows of short waits to the recording that could still grow, so that a kill loses little.
+    pub(crate) fn flush_waits(&mut self, writer: &mut RecordingWriter) {
+        self.threads.values_mut().for_each(|thread| thread.time.flush(writer));
     }
 
     /// Writes a thread's last row, and a row for the time that its samples cannot stand for.
@@ -380,7 +426,7 @@ impl Tasks {
 
     /// The recording ends: everything that still lives is written as it is.
     pub(crate) fn finish(&mut self, now_ns: u64, writer: &mut RecordingWriter) {
-        self.poll_totals();
+        self.poll_totals(now_ns, writer);
         let mut threads: Vec<Thread> = self.threads.drain().map(|(_, thread)| thread).collect();
         threads.sort_by_key(|thread| thread.row.id);
         for thread in &mut threads {

@@ -153,6 +153,11 @@ impl ThreadTime {
         self.end(now_ns, writer);
     }
 
+    /// Writes the rows that may still grow.
+    pub(crate) fn flush(&mut self, writer: &mut RecordingWriter) {
+        self.merged.drain(..).for_each(|row| writer.push_off_cpu(row));
+    }
+
     /// Since when it has been waiting without a stack, if it has.
     pub(crate) fn waits_without_stack_since(&self) -> Option<u64> {
         let waits = matches!(self.state, State::Off { runnable: false } | State::Unknown);

@@ -58,6 +58,14 @@ impl RecordingError {
         Self::Damaged { path: path.into(), why: why.to_string() }
     }
 
+    /// The path that this user may not read, if that is what went wrong.
+    pub fn forbidden(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::Io { path, source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether the disk was full.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)

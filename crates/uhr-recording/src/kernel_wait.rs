@@ -55,7 +55,9 @@ impl KernelWait {
         for (parent, frame) in nodes {
             let own = of_frame.get(frame as usize).copied().unwrap_or_default();
             let outer = of_node.get(parent as usize).copied().unwrap_or_default();
-            let waits_at = if own.is_scheduler { outer.waits_at } else { of_node.len() as u32 };
+            // Nothing but the scheduler: then it is that.
+            let is_below = own.is_scheduler && outer.waits_at != 0;
+            let waits_at = if is_below { outer.waits_at } else { of_node.len() as u32 };
             of_node.push(NodeWait { wait: own.or(outer.wait), waits_at });
         }
         of_node

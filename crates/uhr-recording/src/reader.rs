@@ -31,10 +31,14 @@ impl Recording {
     /// [`RecordingError::NotARecording`] if there is none, [`RecordingError::TooNew`] if a newer uhr wrote it.
     pub fn open(folder: &Path) -> Result<Self, RecordingError> {
         let not = |why: &str| RecordingError::NotARecording { path: folder.to_owned(), why: why.to_owned() };
-        if !folder.exists() {
-            return Err(not("nothing is there"));
-        }
-        let text = std::fs::read(folder.join(Manifest::FILE)).map_err(|_| not("it has no manifest.json"))?;
+        // Of what may not be read nobody knows whether it is a recording.
+        let unreadable = |error: std::io::Error, why: &str| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => RecordingError::io("read", folder)(error),
+            _ => not(why),
+        };
+        std::fs::metadata(folder).map_err(|error| unreadable(error, "nothing is there"))?;
+        let text = std::fs::read(folder.join(Manifest::FILE))
+            .map_err(|error| unreadable(error, "it has no manifest.json"))?;
         let value: serde_json::Value =
             serde_json::from_slice(&text).map_err(|_| not("its manifest.json is not JSON"))?;
         if value.get("format").and_then(|format| format.as_str()) != Some(Manifest::FORMAT) {

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
-use uhr_model::StackEnding;
 
 use crate::Table;
 use crate::tables::OffCpu;
@@ -74,11 +73,13 @@ fn class(rows: &OffCpu, row: usize) -> Class {
 }
 
 fn has_stack(rows: &OffCpu, row: usize) -> bool {
-    rows.ending[row] != StackEnding::NotSampled.code()
+    rows.stack[row] != 0
 }
 
 #[cfg(test)]
 mod tests {
+    use uhr_model::StackEnding;
+
     use super::*;
     use crate::tables::OffCpuRow;
 

@@ -100,11 +100,14 @@ impl Pipeline {
             }
             Body::Fork(task) => {
                 self.began.push(task.tid);
-                self.tasks.fork((task.pid, task.tid), task.parent_pid, time_ns, &mut self.writer);
+                let parent = (task.parent_pid, task.parent_tid);
+                self.tasks.fork((task.pid, task.tid), parent, time_ns, &mut self.writer);
             }
             Body::Exit(task) => self.tasks.exit(task.pid, task.tid, time_ns, &mut self.writer),
             Body::Lost { count } | Body::LostSamples { count } => self.counted.lost += count,
             Body::Throttle => self.counted.throttles += 1,
+            // The idle task has pid 0, and switches whenever a CPU has nothing to do.
+            Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. } if pid == 0 => {}
             Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. } => {
                 self.counted.without_task += 1
             }

@@ -40,8 +40,8 @@ impl Recorder {
             ("throttled events", counted.throttles),
             ("samples that another profiler's event filled", counted.second_hand),
             ("stacks of waits that may not be read", self.outside_refused),
-            ("records handed on before their turn", self.merger.forced()),
-            ("threads gone before they were attached", granted.gone as u64),
+            ("times that records were handed on before their turn", self.merger.forced()),
+            ("threads gone before they were attached", self.gone),
             ("threads that could not be attached", granted.unattached.len() as u64),
         ]
         .into_iter()
@@ -69,7 +69,9 @@ impl Recorder {
         /// More than a switch can take: then something else is wrong, such as lost records.
         const MOST_NS: u64 = 100_000;
         let tasks = &self.pipeline.tasks;
-        let Some(clock) = clock.filter(|_| self.manifest.settings.target != "machine") else { return 0 };
+        // Where records were lost the difference is something else.
+        let is_known = self.manifest.settings.target != "machine" && self.pipeline.counted.lost == 0;
+        let Some(clock) = clock.filter(|_| is_known) else { return 0 };
         let cost_ns = clock.value.saturating_sub(tasks.on_cpu_ns) / tasks.switches.max(1);
         if cost_ns > MOST_NS { 0 } else { cost_ns }
     }

@@ -70,7 +70,6 @@ pub struct Recorder {
     merger: Merger,
     resident: ResidentPoll,
     load: LoadCounters,
-    load_pid: u32,
     granted: Granted,
     /// When the pass before the last over the rings began: everything older has arrived.
     arrived_ns: u64,
@@ -78,6 +77,8 @@ pub struct Recorder {
     corrupt_bytes: u64,
     outside_refused: u64,
     outside_taken: u64,
+    /// Threads that had ended before they were attached to.
+    gone: u64,
     thinned: Thinned,
 }
 
@@ -115,7 +116,9 @@ impl Recorder {
             data_mappings: true,
             ..crate::perf::Settings::default()
         };
-        let tids = threads_of(&options.target)?;
+        let target = by_process(&options.target)?;
+        let threads = threads_of(&target)?;
+        let tids: Vec<u32> = threads.iter().flat_map(|(_, tids)| tids.clone()).collect();
         let targets = match &options.target {
             Target::Child { pid, .. } => Targets::Child { pid: *pid },
             Target::Processes(_) => Targets::Threads(&tids),
@@ -123,6 +126,7 @@ impl Recorder {
         };
         let mut session = Session::open(targets, &settings)?;
         let granted = session.granted().clone();
+        let granted_gone = granted.gone as u64;
         let manifest = Manifest::new(settings_of(options, &granted, frame_pointers, reason), host(), clock());
         let writer = RecordingWriter::create(folder, &manifest)?;
         let start_ns = manifest.window.start_ns;
@@ -130,7 +134,7 @@ impl Recorder {
         let tasks = Tasks::new(period_ns, granted.kernel_visible);
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
         let decoder = session.decoder();
-        take_in(&mut pipeline, &options.target, start_ns);
+        take_in(&mut pipeline, &target, &threads, start_ns);
         granted.unattached.iter().for_each(|&tid| pipeline.tasks.has_no_events(tid));
         if !matches!(options.target, Target::Child { .. }) {
             session
@@ -150,13 +154,13 @@ impl Recorder {
             decoder,
             resident: ResidentPoll::new(),
             load: LoadCounters::read(load_pid),
-            load_pid,
             granted,
             arrived_ns: 0,
             last_flush: Instant::now(),
             corrupt_bytes: 0,
             outside_refused: 0,
             outside_taken: 0,
+            gone: granted_gone,
             thinned: Thinned::default(),
         })
     }
@@ -215,7 +219,7 @@ impl Recorder {
         }
         self.manifest.state = State::Captured;
         self.manifest.window = Window { start_ns: self.manifest.window.start_ns, end_ns };
-        self.manifest.load = self.load.since(self.load_pid);
+        self.manifest.load = self.load.since();
         self.manifest.ledger = self.ledger(&counts);
         self.manifest.notes = self.notes();
         self.manifest.cost = cost();
@@ -237,6 +241,8 @@ impl Recorder {
         batch.records().for_each(|(ring, record)| self.merger.push(ring, record));
         // They were taken in when their FORK records came, for that is why they were to be attached to.
         batch.unattached.iter().for_each(|&tid| self.pipeline.tasks.has_no_events(tid));
+        self.gone += batch.gone.len() as u64;
+        batch.gone.iter().for_each(|&tid| self.pipeline.tasks.was_gone(tid, &mut self.pipeline.writer));
     }
 
     fn tick(&mut self) -> Result<(), CollectError> {
@@ -253,7 +259,8 @@ impl Recorder {
         }
         if self.last_flush.elapsed() >= Duration::from_secs(1) || self.pipeline.writer.wants_flush() {
             self.pipeline.look_for_names();
-            self.pipeline.tasks.poll_totals();
+            self.pipeline.tasks.poll_totals(now_ns, &mut self.pipeline.writer);
+            self.pipeline.tasks.flush_waits(&mut self.pipeline.writer);
             self.pipeline.writer.flush()?;
             self.last_flush = Instant::now();
         }
@@ -310,30 +317,37 @@ fn modules_of(target: &Target) -> Vec<std::path::PathBuf> {
     }
 }
 
-fn threads_of(target: &Target) -> Result<Vec<u32>, CollectError> {
-    let Target::Processes(pids) = target else { return Ok(Vec::new()) };
-    let mut tids = Vec::new();
-    for &pid in pids {
-        let threads = procfs::threads(pid);
-        if threads.is_empty() {
-            return Err(CollectError::NoSuchProcess { pid });
-        }
-        tids.extend(threads);
-    }
-    Ok(tids)
+/// Pids as processes: `top -H` shows tids, and a pid may be given twice.
+fn by_process(target: &Target) -> Result<Target, CollectError> {
+    let Target::Processes(pids) = target else { return Ok(target.clone()) };
+    let process = |&pid: &u32| procfs::process_of(pid).ok_or(CollectError::NoSuchProcess { pid });
+    let mut processes = pids.iter().map(process).collect::<Result<Vec<u32>, _>>()?;
+    processes.sort_unstable();
+    processes.dedup();
+    Ok(Target::Processes(processes))
 }
 
-fn take_in(pipeline: &mut Pipeline, target: &Target, now_ns: u64) {
+/// The threads that live now, of each process.
+fn threads_of(target: &Target) -> Result<Vec<(u32, Vec<u32>)>, CollectError> {
+    let Target::Processes(pids) = target else { return Ok(Vec::new()) };
+    let listed = pids.iter().map(|&pid| match procfs::threads(pid) {
+        tids if tids.is_empty() => Err(CollectError::NoSuchProcess { pid }),
+        tids => Ok((pid, tids)),
+    });
+    listed.collect()
+}
+
+fn take_in(pipeline: &mut Pipeline, target: &Target, threads: &[(u32, Vec<u32>)], now_ns: u64) {
     match target {
         Target::Child { pid, .. } => pipeline.tasks.expect_exec(*pid, now_ns, &mut pipeline.writer),
-        Target::Processes(pids) => {
-            for &pid in pids {
-                pipeline.tasks.attach(pid, now_ns, &mut pipeline.writer);
-                pipeline.read_maps(pid, now_ns);
+        Target::Processes(_) => {
+            for (pid, tids) in threads {
+                pipeline.tasks.attach(*pid, tids, now_ns, &mut pipeline.writer);
+                pipeline.read_maps(*pid, now_ns);
             }
         }
         // Processes are taken in when their first record comes.
-        Target::Machine => {}
+        Target::Machine => pipeline.tasks.watch_machine(now_ns),
     }
 }
 

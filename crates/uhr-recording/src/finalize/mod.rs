@@ -47,25 +47,38 @@ pub struct Finalized {
 /// # Errors
 /// [`RecordingError::Io`] if the disk is full or gone: the recording is then still there as it was.
 pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, RecordingError> {
+    let result = write_tables(recording, names);
+    if result.is_err() {
+        // On a full disk what was begun is in the way.
+        for entry in std::fs::read_dir(recording.folder()).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().ends_with(b".parquet.new") {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+    result
+}
+
+fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, RecordingError> {
     let folder = recording.folder();
     let mut manifest = recording.manifest.clone();
-    let cost = SwitchCost { each_ns: manifest.ledger.switch_cost_ns };
     let mut threads = recording.threads()?;
-    cost.add_to(&mut threads);
-    let remap = StackOrder::read(recording)?;
+    let mut cost = SwitchCost::new(manifest.ledger.switch_cost_ns, threads.len());
     let frames = FrameOrder::read(recording)?;
+    let remap = StackOrder::read(recording, &frames)?;
 
     let mut modules = recording.modules()?;
     for (module, symbols) in modules.iter_mut().zip(names.module_symbols) {
         module.symbols = symbols;
     }
-    let node_waits = KernelWait::of_nodes(remap.nodes(), &names.frame_waits);
+    let node_waits = KernelWait::of_nodes(remap.nodes(), &frames.reorder(&names.frame_waits));
     let mut wait_shares = WaitShares::default();
     recording.read_batches::<OffCpu>(|mut rows| {
         cost.take_from(&mut rows);
         wait_shares.learn(&rows);
         Ok(())
     })?;
+    cost.give_to(&mut threads);
     let mut sampled = 0u64;
     recording.read_batches::<Faults>(|rows| {
         sampled = rows.weight.iter().fold(sampled, |sum, weight| sum.saturating_add(*weight));
@@ -76,13 +89,13 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     let mut faults = Scale::new(sampled, if counted == 0 { sampled } else { counted });
     let renumber = |stacks: &mut Vec<u32>| stacks.iter_mut().for_each(|stack| *stack = remap.of(*stack));
     let sizes = [
-        write_rows::<Stacks>(folder, remap.rows(&frames))?,
+        write_rows::<Stacks>(folder, remap.rows())?,
         write_samples(recording, &threads, &remap)?,
         copy::<OffCpu>(recording, |rows| {
             cost.take_from(rows);
+            wait_shares.apply(rows);
             renumber(&mut rows.stack);
             KernelWait::tell(&node_waits, rows);
-            wait_shares.apply(rows);
         })?,
         copy::<Faults>(recording, |rows| {
             renumber(&mut rows.stack);

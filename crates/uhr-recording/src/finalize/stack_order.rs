@@ -24,7 +24,7 @@ pub(super) struct StackOrder {
 }
 
 impl StackOrder {
-    pub(super) fn read(recording: &Recording) -> Result<Self, RecordingError> {
+    pub(super) fn read(recording: &Recording, frames: &FrameOrder) -> Result<Self, RecordingError> {
         let mut merged_of_old = Vec::new();
         let mut merged: Vec<(u32, u32)> = Vec::new();
         let mut known: FxMap<(u32, u32), u32> = FxMap::default();
@@ -37,6 +37,7 @@ impl StackOrder {
                             damaged = true;
                             continue;
                         };
+                        let frame = frames.of(frame);
                         *known.entry((parent, frame)).or_insert_with(|| {
                             merged.push((parent, frame));
                             merged.len() as u32
@@ -81,7 +82,7 @@ impl StackOrder {
         Self { new_of_old, nodes }
     }
 
-    /// Parent and frame (as it was recorded) of each node but the first.
+    /// Parent and frame of each node but the first.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> {
         self.nodes.iter().copied()
     }
@@ -90,12 +91,12 @@ impl StackOrder {
         self.new_of_old.get(old as usize).copied().unwrap_or(0)
     }
 
-    pub(super) fn rows<'a>(&'a self, frames: &'a FrameOrder) -> impl Iterator<Item = StackRow> + 'a {
+    pub(super) fn rows(&self) -> impl Iterator<Item = StackRow> {
         let root = StackRow { id: 0, parent: None, frame: None };
-        let rest = self.nodes.iter().enumerate().map(move |(index, &(parent, frame))| StackRow {
+        let rest = self.nodes.iter().enumerate().map(|(index, &(parent, frame))| StackRow {
             id: index as u32 + 1,
             parent: Some(parent),
-            frame: Some(frames.of(frame)),
+            frame: Some(frame),
         });
         std::iter::once(root).chain(rest)
     }

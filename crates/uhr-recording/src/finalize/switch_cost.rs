@@ -7,27 +7,36 @@
 use crate::Table;
 use crate::tables::{OffCpu, ThreadRow};
 
-/// Moves that time from the waits to the threads.
-#[derive(Clone, Copy, Debug)]
+/// Moves that time from the waits to the threads: exactly what the waits give up, so that a thread's life stays whole.
+#[derive(Debug)]
 pub(super) struct SwitchCost {
-    pub(super) each_ns: u64,
+    each_ns: u64,
+    taken_ns: Vec<u64>,
 }
 
 impl SwitchCost {
-    /// Gives each thread what its switches took.
-    pub(super) fn add_to(self, threads: &mut [ThreadRow]) {
-        for thread in threads {
-            let took_ns = thread.switches.saturating_mul(self.each_ns);
-            thread.on_cpu_ns = thread.on_cpu_ns.saturating_add(took_ns);
+    /// `each_ns` a switch, of so many threads.
+    pub(super) fn new(each_ns: u64, threads: usize) -> Self {
+        Self { each_ns, taken_ns: vec![0; threads] }
+    }
+
+    /// Takes it from the waits between the switches, and remembers whose it was.
+    pub(super) fn take_from(&mut self, waits: &mut OffCpu) {
+        for row in 0..waits.len() {
+            let took_ns =
+                u64::from(waits.count[row]).saturating_mul(self.each_ns).min(waits.duration_ns[row]);
+            waits.duration_ns[row] -= took_ns;
+            waits.weight_ns[row] = waits.duration_ns[row];
+            if let Some(taken) = self.taken_ns.get_mut(waits.thread[row] as usize) {
+                *taken = taken.saturating_add(took_ns);
+            }
         }
     }
 
-    /// Takes it from the waits between them.
-    pub(super) fn take_from(self, waits: &mut OffCpu) {
-        for row in 0..waits.len() {
-            let took_ns = u64::from(waits.count[row]).saturating_mul(self.each_ns);
-            waits.duration_ns[row] = waits.duration_ns[row].saturating_sub(took_ns);
-            waits.weight_ns[row] = waits.duration_ns[row];
+    /// Gives the threads what was taken so far.
+    pub(super) fn give_to(&self, threads: &mut [ThreadRow]) {
+        for (thread, taken_ns) in threads.iter_mut().zip(&self.taken_ns) {
+            thread.on_cpu_ns = thread.on_cpu_ns.saturating_add(*taken_ns);
         }
     }
 }

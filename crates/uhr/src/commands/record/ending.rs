@@ -17,19 +17,22 @@ pub(super) enum Reason {
 /// Watches for the end.
 #[derive(Debug)]
 pub(super) struct Ending {
+    duration: Option<Duration>,
     until: Option<Instant>,
     interrupts: Interrupts,
     reason: Option<Reason>,
+    /// When the command was told to end.
+    told: Option<Instant>,
 }
 
 impl Ending {
-    /// The duration begins now.
     pub(super) fn new(duration: Option<Duration>, interrupts: Interrupts) -> Self {
-        Self {
-            until: duration.and_then(|duration| Instant::now().checked_add(duration)),
-            interrupts,
-            reason: None,
-        }
+        Self { duration, until: None, interrupts, reason: None, told: None }
+    }
+
+    /// The recording runs: its duration begins now.
+    pub(super) fn start(&mut self) {
+        self.until = self.duration.and_then(|duration| Instant::now().checked_add(duration));
     }
 
     /// Whether to record on.
@@ -48,16 +51,28 @@ impl Ending {
     }
 
     /// Passes the end on to the command, unless the terminal has told it already.
-    pub(super) fn tell(&self, child: &RunningChild) {
+    pub(super) fn tell(&mut self, child: &RunningChild) {
         match self.reason {
             Some(Reason::Duration) => child.signal(libc::SIGTERM),
             Some(Reason::Interrupt(Interrupt { signal, from_terminal: false })) => child.signal(signal),
-            Some(Reason::Interrupt(_)) | None => {}
+            Some(Reason::Interrupt(_)) => {}
+            None => return,
         }
+        self.told = Some(Instant::now());
     }
 
-    /// Whether another interrupt came.
-    pub(super) fn interrupted_again(&mut self) -> bool {
-        self.interrupts.pending().is_some()
+    /// Looks after a command that is still running: a first interrupt is passed on, a second kills it, and so does the
+    /// end of the grace that follows `--duration`.
+    pub(super) fn insist(&mut self, child: &RunningChild) {
+        const GRACE: Duration = Duration::from_secs(5);
+        let interrupt = self.interrupts.pending();
+        let is_late =
+            self.reason == Some(Reason::Duration) && self.told.is_some_and(|told| told.elapsed() >= GRACE);
+        if is_late || (interrupt.is_some() && self.told.is_some()) {
+            child.signal(libc::SIGKILL);
+        } else if let Some(interrupt) = interrupt {
+            self.reason = Some(Reason::Interrupt(interrupt));
+            self.tell(child);
+        }
     }
 }

@@ -8,7 +8,7 @@ mod summary;
 
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use uhr_collect::child::{HeldChild, RunningChild, find_program};
@@ -22,6 +22,7 @@ use crate::finish;
 use ending::{Ending, Reason};
 use progress::Progress;
 pub(crate) use summary::RecordAnswer;
+use summary::shell_word;
 
 /// Records what the arguments name. The status is the recorded command's, or 0.
 ///
@@ -58,6 +59,7 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
         let target = if args.all { Target::Machine } else { Target::Processes(args.pid.clone()) };
         let mut recorder = Recorder::start(&options(args, target), &folder).map_err(failure)?;
         let mut progress = Progress::new();
+        ending.start();
         let result = recorder.run(&mut || {
             progress.tick();
             ending.go_on()
@@ -78,6 +80,7 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
             return Err(failure(error));
         }
     };
+    ending.start();
     let mut status = None;
     let result = recorder.run(&mut || {
         status = child.wait(Duration::ZERO).ok().flatten();
@@ -130,10 +133,15 @@ fn conclude(recorder: Recorder, result: Result<(), CollectError>, folder: &Path)
             "nothing-captured",
             format!("{} samples were expected and none was captured", cpu.expected),
         )
-        .next(format!("uhr overview {}", folder.display()))
+        .next(overview_of(folder))
         .into());
     }
     Ok(manifest)
+}
+
+/// The command that looks at a recording.
+fn overview_of(folder: &Path) -> String {
+    format!("uhr overview {}", shell_word(&folder.display().to_string()))
 }
 
 /// What was recorded before the error stays, and can be asked.
@@ -142,23 +150,17 @@ fn kept(folder: &Path, error: CollectError) -> anyhow::Error {
     let text = format!("the recording ended early: {error}");
     Failure::new(Exit::Status(OWN_FAILURE), "recording-ended-early", text)
         .hint("what was recorded until then is kept")
-        .next(format!("uhr overview {}", folder.display()))
+        .next(overview_of(folder))
         .into()
 }
 
-/// Waits for the command after the recording has ended. A second interrupt, or five seconds after the end of
-/// `--duration`, kills it.
+/// Waits for the command after the recording has ended.
 fn wait_for(child: &mut RunningChild, ending: &mut Ending) -> Result<ExitStatus> {
-    const GRACE: Duration = Duration::from_secs(5);
-    let since = Instant::now();
     loop {
         if let Some(status) = child.wait(Duration::from_millis(50))? {
             return Ok(status);
         }
-        let is_late = ending.reason() == Some(Reason::Duration) && since.elapsed() >= GRACE;
-        if is_late || ending.interrupted_again() {
-            child.signal(libc::SIGKILL);
-        }
+        ending.insist(child);
     }
 }
 

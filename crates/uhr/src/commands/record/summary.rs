@@ -78,7 +78,7 @@ impl RecordAnswer {
             bytes: manifest.table_bytes.values().sum(),
             exit_status: status.map(super::exit_status),
             notes: manifest.notes.clone(),
-            next: vec![format!("uhr overview {}", shell_word(&folder.display().to_string()))],
+            next: vec![super::overview_of(folder)],
         })
     }
 
@@ -100,7 +100,18 @@ impl RecordAnswer {
 
     fn trust(&self, manifest: &Manifest) -> String {
         if self.captured == 0 {
-            return "trust: no samples: its threads were too short; their time on CPU is exact".to_owned();
+            let (cpu, duration) = (quantity::time(self.cpu_ns as f64), quantity::time(self.duration_s * 1e9));
+            return match (self.cpu_ns, self.not_visible) {
+                (0, _) => {
+                    format!("trust: no CPU samples: it did not run in these {duration}; its waits are exact")
+                }
+                (_, 1..) => format!(
+                    "trust: no CPU samples: its {cpu} on CPU were in the kernel, which is not visible"
+                ),
+                _ => format!(
+                    "trust: no CPU samples: it ran for {cpu} of {duration}, each time too shortly; times are exact"
+                ),
+            };
         }
         let mut parts = vec![format!(
             "{} of stacks whole ({})",
@@ -154,7 +165,7 @@ pub(super) fn report(
     Ok(())
 }
 
-fn shell_word(text: &str) -> String {
+pub(super) fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,:=@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
