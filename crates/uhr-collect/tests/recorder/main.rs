@@ -2,71 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
-use std::ffi::OsString;
+mod execs;
+mod harness;
+
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use uhr_collect::child::HeldChild;
-use uhr_collect::{Captured, Options, Recorder, Target, UnwindChoice};
+use harness::{as_ordinary_user, attach, build, record, show};
+use uhr_collect::Target;
 use uhr_model::{Region, StackEnding};
-use uhr_recording::tables::{
-    Faults, Frames, Mappings, OffCpu, Processes, Resident, Samples, Stacks, Threads,
-};
-use uhr_recording::{Recording, Scale, State};
-
-/// Compiles a C program into `folder`.
-fn build(folder: &Path, name: &str, source: &str) -> PathBuf {
-    let (file, out) = (folder.join(format!("{name}.c")), folder.join(name));
-    std::fs::write(&file, source).unwrap();
-    let built = std::process::Command::new("gcc")
-        .args(["-O2", "-g", "-fno-inline", "-pthread", "-o"])
-        .args([&out, &file])
-        .status()
-        .unwrap();
-    assert!(built.success());
-    out
-}
-
-/// Records a program until it ends; `None` where this host refuses.
-fn record(folder: &Path, program: &Path) -> Option<(Captured, Recording)> {
-    let command: Vec<OsString> = vec![program.into()];
-    let held = HeldChild::fork(&command, None).unwrap();
-    let options = Options {
-        target: Target::Child { pid: held.pid(), program: program.to_owned() },
-        frequency: 999,
-        unwind: UnwindChoice::Auto,
-        stack_size: 16 << 10,
-    };
-    let rec = folder.join("rec");
-    let mut recorder = match Recorder::start(&options, &rec) {
-        Ok(recorder) => recorder,
-        Err(error) => {
-            eprintln!("SKIPPED: this host refuses: {error}");
-            return None;
-        }
-    };
-    let mut child = held.release().unwrap();
-    recorder.run(&mut || child.wait(Duration::ZERO).unwrap().is_none()).unwrap();
-    let captured = recorder.finish().unwrap();
-    Some((captured, Recording::open(&rec).unwrap()))
-}
-
-/// Records what runs already, as long as `go_on` says so.
-fn attach(folder: &Path, target: Target, go_on: &mut dyn FnMut() -> bool) -> Option<(Captured, Recording)> {
-    let options = Options { target, frequency: 999, unwind: UnwindChoice::Dwarf, stack_size: 16 << 10 };
-    let rec = folder.join("rec");
-    let mut recorder = match Recorder::start(&options, &rec) {
-        Ok(recorder) => recorder,
-        Err(error) => {
-            eprintln!("SKIPPED: this host refuses: {error}");
-            return None;
-        }
-    };
-    recorder.run(go_on).unwrap();
-    let captured = recorder.finish().unwrap();
-    Some((captured, Recording::open(&rec).unwrap()))
-}
+use uhr_recording::tables::{Faults, Mappings, OffCpu, Processes, Resident, Samples, Threads};
+use uhr_recording::{Scale, State};
 
 /// A program of three threads: one busy, one that sleeps all the time, one that naps; and a busy child that it starts
 /// after half a second.
@@ -195,21 +141,6 @@ int main(void) {
 }
 "#;
 
-/// The body of a test, run as an ordinary user: by this very test program again where we are root.
-fn as_ordinary_user(test: &str, body: impl FnOnce()) {
-    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-        return body();
-    }
-    let own = std::env::current_exe().unwrap();
-    let ran = std::process::Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(own)
-        .args(["--exact", test, "--nocapture"])
-        .status()
-        .unwrap();
-    assert!(ran.success(), "as an ordinary user: {ran}");
-}
-
 #[test]
 fn an_ordinary_user_sees_waits_with_their_stacks() {
     as_ordinary_user("an_ordinary_user_sees_waits_with_their_stacks", || {
@@ -315,20 +246,4 @@ fn the_recording_says_what_the_program_did() {
     assert!(captured.held.contains_key(&uhr_model::ModuleId(own.id)));
     assert!(recording.table::<Mappings>().unwrap().start.len() > 4);
     let _: (Processes, Threads) = (recording.table().unwrap(), recording.table().unwrap());
-}
-
-/// A stack as `module+0xaddress`, the leaf first.
-fn show(recording: &Recording, mut stack: u32) -> String {
-    let (stacks, frames, modules) = (
-        recording.table::<Stacks>().unwrap(),
-        recording.table::<Frames>().unwrap(),
-        recording.modules().unwrap(),
-    );
-    let mut shown = String::new();
-    while let (Some(parent), Some(frame)) = (stacks.parent[stack as usize], stacks.frame[stack as usize]) {
-        let module = frames.module[frame as usize].map_or("?", |module| &modules[module as usize].path);
-        shown += &format!("{module}+{:#x} ", frames.address[frame as usize]);
-        stack = parent;
-    }
-    shown
 }
