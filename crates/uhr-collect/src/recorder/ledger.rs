@@ -93,7 +93,34 @@ impl Recorder {
                     .to_owned(),
             );
         }
+        notes.extend(self.misses_in_words());
         notes
+    }
+
+    /// Misses that change what answers mean, each in a sentence. The rest is in the ledger.
+    fn misses_in_words(&self) -> Vec<String> {
+        let counted = &self.pipeline.counted;
+        let inexact = self.pipeline.tasks.inexact;
+        let misses = [
+            (
+                inexact,
+                format!(
+                    "the times of {inexact} threads are not exact: records of their switches are missing"
+                ),
+            ),
+            (counted.lost, format!("{} records were lost, because a ring buffer was full", counted.lost)),
+            (counted.malformed, format!("{} records could not be understood", counted.malformed)),
+            (
+                counted.second_hand,
+                format!(
+                    "{} samples were filled by another profiler of the same program",
+                    counted.second_hand
+                ),
+            ),
+            (counted.throttles, format!("the kernel throttled the events {} times", counted.throttles)),
+            (self.gone, format!("{} threads had ended before they could be attached to", self.gone)),
+        ];
+        misses.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect()
     }
 }
 
