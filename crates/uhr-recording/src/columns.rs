@@ -124,6 +124,8 @@ pub trait Table: Default + Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Whether every column has as many values as the others: a stored table may lack one.
+    fn is_whole(&self) -> bool;
     /// Appends a row.
     fn push(&mut self, row: Self::Row);
     /// The row at `index`; panics past the end, as indexing does.
@@ -171,6 +173,10 @@ macro_rules! table {
             }
             fn len(&self) -> usize {
                 [$(self.$column.len(),)*].into_iter().max().unwrap_or(0)
+            }
+            fn is_whole(&self) -> bool {
+                let rows = self.len();
+                [$(self.$column.len(),)*].into_iter().all(|values| values == rows)
             }
             fn push(&mut self, row: $Row) {
                 $(self.$column.push(row.$column);)*

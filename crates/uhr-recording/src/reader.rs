@@ -87,6 +87,9 @@ impl Recording {
             for group in 0..self.row_groups::<T>()? {
                 self.read_row_group(group, &[], &mut all)?;
             }
+            if !all.is_whole() {
+                return Err(RecordingError::damaged(self.parquet_path::<T>(), "it lacks a column"));
+            }
             return Ok(all);
         }
         self.read_batches::<T>(|batch| append(&mut all, batch))?;

@@ -91,6 +91,9 @@ pub(crate) fn read_stream<T: Table>(
                 rows.extend(&batch).map_err(|column| {
                     RecordingError::damaged(path, format!("column {column} is not what it should be"))
                 })?;
+                if !rows.is_whole() {
+                    return Err(RecordingError::damaged(path, "it lacks a column"));
+                }
                 sink(rows)?;
             }
             Some(Err(_)) => return Ok(false),

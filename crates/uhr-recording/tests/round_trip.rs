@@ -156,6 +156,43 @@ fn a_killed_writer_loses_only_what_it_had_not_written() {
     }
 }
 
+/// A table that is another one's file, or has columns of another version, is damaged; nothing panics.
+#[test]
+fn tables_in_each_others_place_are_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rec");
+    let mut done = manifest();
+    done.state = State::Captured;
+    write_small(&path).finish(&done).unwrap();
+    let streams = ["samples", "threads", "stacks", "modules"].map(|name| format!("{name}.arrows"));
+    let read = |recording: &Recording| {
+        [
+            recording.threads().is_err(),
+            recording.modules().is_err(),
+            recording.table::<Samples>().is_err(),
+            recording.table::<Stacks>().is_err(),
+        ]
+    };
+    let growing = swapped(&path, &streams, &read);
+    finalize(&Recording::open(&path).unwrap(), Finalized::default()).unwrap();
+    let finished = swapped(&path, &streams.map(|name| name.replace("arrows", "parquet")), &read);
+    assert!(growing >= 12 && finished >= 12, "each pair: {growing} {finished}");
+}
+
+/// Puts each file in the place of each other, and counts how often a table was refused.
+fn swapped(path: &Path, files: &[String], read: &dyn Fn(&Recording) -> [bool; 4]) -> usize {
+    let mut refused = 0;
+    for place in files {
+        let own = std::fs::read(path.join(place)).unwrap();
+        for other in files.iter().filter(|other| *other != place) {
+            std::fs::copy(path.join(other), path.join(place)).unwrap();
+            refused += read(&Recording::open(path).unwrap()).iter().filter(|is_err| **is_err).count();
+        }
+        std::fs::write(path.join(place), own).unwrap();
+    }
+    refused
+}
+
 #[test]
 fn what_is_not_a_recording_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();
