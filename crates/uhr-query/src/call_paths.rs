@@ -5,11 +5,14 @@ use uhr_model::{Dimension, Metric};
 
 use crate::QueryError;
 use crate::answers::{
-    CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, Key, PathRow, Paths, Shown, TreeRow, share,
+    CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, Key, Omitted, PathRow, Paths, Shown,
+    TreeRow, share,
 };
 use crate::call_tree::CallTree;
 use crate::cells::{By, Cells, Owner};
+use crate::command::Command;
 use crate::coverage::coverage;
+use crate::filter::Filters;
 use crate::group::{FrameKey, GroupBy};
 use crate::membership::{ROWS_AT_ONCE, Tally};
 use crate::names::shown;
@@ -24,8 +27,10 @@ use crate::words::Words;
 /// Nodes below this share of the function's total are left out of a tree.
 const LEAST_SHARE: f64 = 0.005;
 
-/// Functions of a long path that are shown: its first ones, and its last.
-const PATH_ENDS: (usize, usize) = (4, 10);
+/// Functions of a long path that are shown: its first one, its last ones, and around the outermost call of the function
+/// that was asked for its callers and callees. Ten paths of so many are a page.
+const PATH_ENDS: (usize, usize) = (1, 3);
+const AROUND: usize = 2;
 
 /// Answers where a function is called from, and what it calls.
 ///
@@ -38,7 +43,8 @@ pub fn call_paths(
     direction: Direction,
 ) -> Result<CallPathsAnswer, QueryError> {
     if question.metric == Metric::Resident {
-        return Err(QueryError::FilterNotOfMetric { filter: "function", metric: Metric::Resident });
+        let (metric, recording) = (Metric::Resident, profile.path.clone());
+        return Err(QueryError::FilterNotOfMetric { filter: "function", metric, recording });
     }
     let wanted = functions(profile, question.metric, function)?;
     let all = Selection::new(profile, question.metric, &question.filters)?;
@@ -106,7 +112,7 @@ impl Asked<'_> {
             rows,
             shown,
             coverage,
-            next: self.next(),
+            next: if total == Amount::default() { self.next_of_nothing() } else { self.next() },
         })
     }
 
@@ -201,8 +207,7 @@ impl Asked<'_> {
             let (path, omitted) = self.shortened(&tree.path(node));
             PathRow {
                 path,
-                omitted: omitted as u64,
-                omitted_after: (omitted > 0).then_some(PATH_ENDS.0 as u64),
+                omitted,
                 own: own.weight,
                 self_share: share(own.weight, total.weight),
                 self_samples: own.samples,
@@ -216,18 +221,28 @@ impl Asked<'_> {
         (Paths::Whole(rows), shown)
     }
 
-    /// The names of a path without its middle, and how many were left out.
-    fn shortened(&self, path: &[u32]) -> (Vec<String>, usize) {
-        let (first, last) = PATH_ENDS;
-        let omitted = match self.question.whole_names {
-            true => 0,
-            false => path.len().saturating_sub(first + last),
+    /// The names of a path without what is far from its ends and from the function, and what was left out.
+    fn shortened(&self, path: &[u32]) -> (Vec<String>, Vec<Omitted>) {
+        let asked = path.iter().position(|function| self.wanted.contains(function)).unwrap_or(0);
+        let is_near = |at: usize| {
+            self.question.whole_names
+                || at < PATH_ENDS.0
+                || at + PATH_ENDS.1 >= path.len()
+                || at.abs_diff(asked) <= AROUND
         };
-        // A gap of one function says no less in less space.
-        let omitted = if omitted == 1 { 0 } else { omitted };
-        let kept =
-            path.iter().enumerate().filter(|(at, _)| omitted == 0 || !(first..first + omitted).contains(at));
-        (kept.map(|(_, function)| self.name(*function)).collect(), omitted)
+        let (mut names, mut omitted) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        while at < path.len() {
+            let gap = (at..path.len()).take_while(|&far| !is_near(far)).count();
+            // A gap of one function says no less in less space.
+            if gap > 1 {
+                omitted.push(Omitted { after: names.len() as u64, functions: gap as u64 });
+                at += gap;
+            }
+            names.push(self.name(path[at]));
+            at += 1;
+        }
+        (names, omitted)
     }
 
     fn tree(
@@ -270,6 +285,16 @@ impl Asked<'_> {
         let own = rows.iter().map(|row| row.own).fold(0, u64::saturating_add);
         let shown = self.shown(rows.len(), of, own, total);
         (Paths::Tree(rows), shown)
+    }
+
+    /// Where the function does not occur: in the whole recording it may.
+    fn next_of_nothing(&self) -> Vec<String> {
+        let overview = Command::new("overview", &self.profile.path).text();
+        if self.question.filters.is_empty() {
+            return vec![overview];
+        }
+        let whole = Question { filters: Filters::default(), ..self.question.clone() };
+        vec![whole.command("call-paths", self.profile).with("function", self.function).text(), overview]
     }
 
     fn next(&self) -> Vec<String> {

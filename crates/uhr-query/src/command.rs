@@ -38,7 +38,7 @@ impl Command {
 }
 
 /// `text` as one word of a POSIX shell.
-fn quoted(text: &str) -> Cow<'_, str> {
+pub fn quoted(text: &str) -> Cow<'_, str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:,+@%=".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {
         return text.into();

@@ -26,15 +26,17 @@ pub(crate) fn coverage(
     let is_part = selection.has_thread_filter() || !selection.range.whole;
     let ledger = ledger(profile, metric, seen, is_part);
     let explained = [ledger.captured, ledger.lost, ledger.throttled, ledger.not_visible, ledger.too_short];
-    let explained: i128 = explained.into_iter().map(i128::from).sum();
+    let explained = explained.into_iter().fold(0, u64::saturating_add);
+    // Timers also run early: what was seen was to be expected.
+    let expected = ledger.expected.max(explained);
     let mut coverage = Coverage {
-        expected: ledger.expected,
+        expected,
         captured: ledger.captured,
         lost: ledger.lost,
         throttled: ledger.throttled,
         not_visible: ledger.not_visible,
         too_short: ledger.too_short,
-        drift: i64::try_from(i128::from(ledger.expected) - explained).unwrap_or(0),
+        drift: expected - explained,
         stacks_complete_share: share(seen.complete, seen.stacks),
         truncated: seen.truncated.clone(),
         symbolized_share: share(seen.symbolized, seen.with_frame),

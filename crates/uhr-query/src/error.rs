@@ -59,6 +59,8 @@ pub enum QueryError {
         length: String,
         /// Its start as a date.
         start: String,
+        /// The recording, for the next command.
+        recording: String,
     },
     /// The window ends before it begins.
     #[error("the window from {from} to {to} is empty")]
@@ -67,6 +69,8 @@ pub enum QueryError {
         from: String,
         /// Its end, as it was given.
         to: String,
+        /// The recording, for the next command.
+        recording: String,
     },
     /// More parts of time than are sensible.
     #[error("{asked} would cut the window into {buckets} parts; {} are the most", crate::window::MAX_BUCKETS)]
@@ -92,6 +96,8 @@ pub enum QueryError {
         dimension: Dimension,
         /// The metric.
         metric: Metric,
+        /// The recording, for the next command.
+        recording: String,
     },
     /// Memory has no stacks, and so cannot be filtered by them.
     #[error("{} has no stacks, so --{filter} cannot be used with it", metric.name())]
@@ -100,6 +106,8 @@ pub enum QueryError {
         filter: &'static str,
         /// The metric.
         metric: Metric,
+        /// The recording, for the next command.
+        recording: String,
     },
     /// The recording does not have this metric.
     #[error("the recording has no {}", metric.name())]
@@ -143,6 +151,7 @@ impl QueryError {
         matches!(
             self,
             Self::BadTime(_)
+                | Self::WindowEmpty { .. }
                 | Self::UnknownDimension(_)
                 | Self::UnknownMetric(_)
                 | Self::UnknownMode(_)
@@ -168,12 +177,13 @@ impl QueryError {
                     .to_owned()
             }
             Self::AmbiguousFunction { .. } => {
-                "write more of the name, or narrow it with --module: candidates are listed by their share"
-                    .to_owned()
+                "write more of the name; the largest that have it are listed with their share".to_owned()
             }
             Self::UnknownName { candidates, .. } if !candidates.is_empty() => {
-                "the largest that there are stand in candidates".to_owned()
+                "give an id, a name, or a part of a name that no other has; the largest are listed with their share"
+                    .to_owned()
             }
+            Self::WindowEmpty { .. } => "a window begins before it ends: --from is the earlier time".to_owned(),
             Self::DimensionNotOfMetric { dimension: Dimension::Region, .. } => {
                 "region belongs to page-faults".to_owned()
             }
@@ -204,6 +214,20 @@ impl QueryError {
             Self::UnknownName { what, recording, .. } => {
                 vec![Command::new("query", recording).with("group-by", what.name()).text()]
             }
+            Self::WindowOutside { recording, .. } | Self::WindowEmpty { recording, .. } => {
+                vec![Command::new("overview", recording).text()]
+            }
+            Self::DimensionNotOfMetric { dimension, metric, recording } => {
+                let (metric, by) = match (metric, dimension) {
+                    (Metric::Resident, _) => (Metric::Resident, Dimension::Process),
+                    (_, Dimension::Region) => (Metric::PageFaults, Dimension::Region),
+                    (_, by) => (Metric::OffCpu, *by),
+                };
+                vec![by_command(recording, metric, by)]
+            }
+            Self::FilterNotOfMetric { metric, recording, .. } => {
+                vec![by_command(recording, *metric, Dimension::Process)]
+            }
             Self::MetricNotRecorded { recording, .. } => {
                 vec![Command::new("overview", recording).text(), "uhr doctor".to_owned()]
             }
@@ -220,4 +244,8 @@ impl QueryError {
             _ => &[],
         }
     }
+}
+
+fn by_command(recording: &str, metric: Metric, by: Dimension) -> String {
+    Command::new("query", recording).with("metric", metric.name()).with("group-by", by.name()).text()
 }

@@ -69,12 +69,17 @@ impl GroupBy {
         &self.words
     }
 
+    /// Whether time is the first dimension: rows then follow it.
+    pub fn is_timeline(&self) -> bool {
+        self.dimensions.first() == Some(&Dimension::Time)
+    }
+
     pub(crate) fn has(&self, dimension: Dimension) -> bool {
         self.dimensions.contains(&dimension)
     }
 
     /// Whether the metric can be grouped like this.
-    pub(crate) fn check(&self, metric: Metric) -> Result<(), QueryError> {
+    pub(crate) fn check(&self, metric: Metric, profile: &Profile) -> Result<(), QueryError> {
         let fits = |dimension: Dimension| match (metric, dimension) {
             (Metric::Resident, _) => {
                 matches!(dimension, Dimension::Process | Dimension::Command | Dimension::Time)
@@ -86,7 +91,10 @@ impl GroupBy {
             _ => true,
         };
         match self.dimensions.iter().find(|dimension| !fits(**dimension)) {
-            Some(&dimension) => Err(QueryError::DimensionNotOfMetric { dimension, metric }),
+            Some(&dimension) => {
+                let recording = profile.path.clone();
+                Err(QueryError::DimensionNotOfMetric { dimension, metric, recording })
+            }
             None => Ok(()),
         }
     }
@@ -123,6 +131,12 @@ impl GroupBy {
     }
 }
 
+/// Whether a line is asked for without anything that says whose: its file then belongs to the key.
+pub(crate) fn line_needs_file(dimensions: &[Dimension]) -> bool {
+    let has = |dimension| dimensions.contains(&dimension);
+    has(Dimension::Line) && !has(Dimension::File) && !has(Dimension::Function)
+}
+
 /// What the frame half of a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameKey {
@@ -152,7 +166,8 @@ impl FrameKeys {
         keys.extend(MARKERS.map(FrameKey::Marker));
         let has = |dimension| dimensions.contains(&dimension);
         let (function, module) = (has(Dimension::Function), has(Dimension::Module));
-        let (file, line, mode) = (has(Dimension::File), has(Dimension::Line), has(Dimension::Mode));
+        let (file, line, mode) =
+            (has(Dimension::File) || line_needs_file(dimensions), has(Dimension::Line), has(Dimension::Mode));
         let code = &profile.code;
         let mut known: FxHashMap<[u32; 4], u32> = FxHashMap::default();
         let mut number = |location: &Location| {

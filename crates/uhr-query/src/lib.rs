@@ -32,6 +32,7 @@ mod window;
 mod words;
 
 pub use call_paths::call_paths;
+pub use command::quoted;
 pub use error::QueryError;
 pub use filter::Filters;
 pub use group::GroupBy;
@@ -39,4 +40,4 @@ pub use overview::overview;
 pub use picture::{CollapsedStacks, Picture, collapsed, flame_tree};
 pub use profile::Profile;
 pub use query::query;
-pub use question::{DEFAULT_LIMIT, Question};
+pub use question::{DEFAULT_LIMIT, Question, Sort, TIMELINE_LIMIT};

@@ -11,6 +11,7 @@ use crate::answers::{
 use crate::call_tree::CallTree;
 use crate::cells::{By, Cells, Owner};
 use crate::collapsed::{Collapsed, NO_STACK};
+use crate::command::Command;
 use crate::coverage::coverage;
 use crate::filter::Filters;
 use crate::flamegraph::{Drawn, FlameTree, NodeId};
@@ -172,7 +173,8 @@ impl<'a> Stacks<'a> {
     fn new(profile: &'a Profile, question: &'a Question) -> Result<Self, QueryError> {
         if question.metric == Metric::Resident {
             let (dimension, metric) = (Dimension::Function, Metric::Resident);
-            return Err(QueryError::DimensionNotOfMetric { dimension, metric });
+            let recording = profile.path.clone();
+            return Err(QueryError::DimensionNotOfMetric { dimension, metric, recording });
         }
         let selection = Selection::new(profile, question.metric, &question.filters)?;
         let cells = profile.cells(
@@ -188,8 +190,16 @@ impl<'a> Stacks<'a> {
         Ok(Self { profile, question, tree, by_command, total, coverage })
     }
 
+    /// The programs, the one that cost most first.
     fn commands(&self) -> Vec<&'a str> {
-        self.by_command.iter().map(|(command, _)| *command).collect()
+        let cost = |leaves: &[(Leaf, Amount)]| {
+            leaves.iter().map(|(_, amount)| amount.weight).fold(0, u64::saturating_add)
+        };
+        let mut all: Vec<_> =
+            self.by_command.iter().map(|(command, leaves)| (cost(leaves), *command)).collect();
+        // Stable: those that cost the same stay in the order of their names.
+        all.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        all.into_iter().map(|(_, command)| command).collect()
     }
 
     fn leaves(&self) -> impl Iterator<Item = LeafPath<'a>> {
@@ -304,7 +314,12 @@ impl<'a> Stacks<'a> {
             filters: self.question.filters.clone(),
             coverage: self.coverage.clone(),
             inverted,
-            next: vec![self.question.command("query", self.profile).with("group-by", "function").text()],
+            next: match self.total == Amount::default() {
+                true => vec![Command::new("overview", &self.profile.path).text()],
+                false => {
+                    vec![self.question.command("query", self.profile).with("group-by", "function").text()]
+                }
+            },
         }
     }
 }
@@ -380,7 +395,7 @@ fn subtitle(profile: &Profile, question: &Question) -> String {
         parts.insert(0, format!("command {}", shown(command, false)));
     }
     if !question.filters.is_empty() {
-        let filters = question.filters.repeat_in(crate::command::Command::empty()).text();
+        let filters = question.filters.repeat_in(Command::empty()).text();
         parts.push(format!("only {}", shown(filters.trim(), false)));
     }
     parts.join(", ")

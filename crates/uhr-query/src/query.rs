@@ -5,11 +5,13 @@ use uhr_model::{Dimension, Metric};
 use crate::QueryError;
 use crate::answers::{CountedRow, Key, KeyValue, QueryAnswer, QueryRequest, Rows, Shown, share};
 use crate::cells::{By, Cells};
+use crate::command::Command;
 use crate::coverage::coverage;
-use crate::group::GroupBy;
+use crate::filter::Filters;
+use crate::group::{GroupBy, SampleKey};
 use crate::membership::{Membership, ROWS_AT_ONCE, Tally};
 use crate::profile::Profile;
-use crate::question::Question;
+use crate::question::{Question, Sort};
 use crate::resident;
 use crate::rollup::{Grouped, Sums};
 use crate::select::Selection;
@@ -21,7 +23,7 @@ use crate::words::{Words, compare};
 /// # Errors
 /// [`QueryError`]: the question is wrong, does not fit the recording, or the recording is damaged.
 pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<QueryAnswer, QueryError> {
-    group.check(question.metric)?;
+    group.check(question.metric, profile)?;
     if question.metric == Metric::Resident {
         return resident::query(profile, question, group);
     }
@@ -70,6 +72,7 @@ pub(crate) fn request(question: &Question, group: &GroupBy) -> QueryRequest {
         filters: question.filters.clone(),
         limit: question.limit as u64,
         offset: question.offset as u64,
+        sort: question.sort.map(Sort::name),
     }
 }
 
@@ -81,8 +84,8 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The largest rows by self (by total below a function), behind `offset`. Only rows that come into question are
-    /// put in words: those above the last one, and those that are as large as it.
+    /// The first rows in the order of the question (see [`Question::sort`]), behind `offset`. Only rows that come into question are
+    /// put in words: those above the last one, and those that stand as high as it.
     pub(crate) fn of(
         profile: &Profile,
         question: &Question,
@@ -90,18 +93,29 @@ impl Page {
         cells: &Cells,
         grouped: &Grouped,
     ) -> Self {
-        let by_total = !question.filters.under.is_empty();
-        let size = |row: &(u32, u32, Sums)| if by_total { row.2.total } else { row.2.own };
+        let by_time = question.sort.is_none() && group.is_timeline();
+        let by_total = match question.sort {
+            Some(sort) => sort == Sort::Total,
+            None => !question.filters.under.is_empty(),
+        };
+        // Where a row stands: the higher the earlier. Earlier parts of time come first; time without a part, last.
+        let size = |row: &(u32, u32, Sums)| {
+            let earliness = match grouped.sample_key(row) {
+                Some(SampleKey::Like { slot, .. }) if by_time => 1 + u32::from(u16::MAX - slot),
+                _ => 0,
+            };
+            (earliness, if by_total { row.2.total } else { row.2.own })
+        };
         let wanted = question.offset.saturating_add(question.limit).min(grouped.rows.len());
         if wanted == 0 {
             return Self { rows: Vec::new(), keys: Vec::new() };
         }
-        let mut sizes: Vec<u64> = grouped.rows.iter().map(size).collect();
-        let (_, &mut smallest, _) = sizes.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
+        let mut sizes: Vec<(u32, u64)> = grouped.rows.iter().map(size).collect();
+        let (_, &mut last, _) = sizes.select_nth_unstable_by(wanted - 1, |a, b| b.cmp(a));
         let words = Words { profile, slots: cells.slots, whole_names: question.whole_names };
         let key = |row| words.key(group.dimensions(), grouped.sample_key(row), grouped.frame_key(row));
         let mut sorted: Vec<_> =
-            grouped.rows.iter().filter(|row| size(row) >= smallest).map(|row| (key(row), *row)).collect();
+            grouped.rows.iter().filter(|row| size(row) >= last).map(|row| (key(row), *row)).collect();
         sorted.sort_by(|(key_a, a), (key_b, b)| {
             size(b)
                 .cmp(&size(a))
@@ -155,6 +169,9 @@ fn counted_row(key: Key, sums: &Sums, whole: u64, intervals: [Interval; 2]) -> C
 
 /// Up to three questions that make sense after this one.
 fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[CountedRow]) -> Vec<String> {
+    if rows.is_empty() {
+        return next_of_nothing(profile, question, group);
+    }
     let mut next = Vec::new();
     // Where a thread left the CPU is the same kernel function for almost every wait.
     let is_wait = matches!(question.metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall);
@@ -178,10 +195,6 @@ fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[Counted
     } else if !group.has(Dimension::Function) {
         next.push(question.command("query", profile).with("group-by", "function").text());
     }
-    if rows.is_empty() && !question.filters.is_empty() {
-        let all = Question { filters: crate::Filters::default(), ..question.clone() };
-        next.insert(0, all.command("query", profile).with("group-by", &group.words().join(",")).text());
-    }
     if group.has(Dimension::Function) && !group.has(Dimension::Line) && named.is_some() {
         next.push(question.command("query", profile).with("group-by", "function,file,line").text());
     }
@@ -191,4 +204,25 @@ fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[Counted
     }
     next.truncate(3);
     next
+}
+
+/// The question that has an answer, where this one has none.
+fn next_of_nothing(profile: &Profile, question: &Question, group: &GroupBy) -> Vec<String> {
+    let overview = Command::new("overview", &profile.path).text();
+    let filters = &question.filters;
+    let wider = if question.offset > 0 || filters.is_empty() {
+        filters.clone()
+    } else if filters.function.is_empty() {
+        Filters::default()
+    } else {
+        // What a function does not do itself, it may have done below it.
+        let under = filters.under.iter().chain(&filters.function).cloned().collect();
+        Filters { under, function: Vec::new(), ..filters.clone() }
+    };
+    if question.offset == 0 && filters.is_empty() {
+        return vec![overview];
+    }
+    let wider = Question { filters: wider, ..question.clone() };
+    let command = wider.command("query", profile).with("group-by", &group.words().join(","));
+    vec![command.text(), overview]
 }

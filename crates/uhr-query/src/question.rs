@@ -18,12 +18,37 @@ pub struct Question {
     pub limit: usize,
     /// Rows to leave out before the first.
     pub offset: usize,
+    /// What the rows are sorted by, largest first; `None` is the order of the contract: time where that is the first
+    /// dimension, total below a function (`--under`), else self.
+    pub sort: Option<Sort>,
     /// Whether names are given whole, however long (`--detail full`).
     pub whole_names: bool,
 }
 
+/// What rows can be sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// What happened in the row itself.
+    Own,
+    /// What happened in it and in what it called.
+    Total,
+}
+
+impl Sort {
+    /// The word that users write.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "self",
+            Self::Total => "total",
+        }
+    }
+}
+
 /// Rows of an answer, unless more or fewer are asked for.
 pub const DEFAULT_LIMIT: usize = 10;
+
+/// Rows of a timeline for people: the parts that `--group-by time` makes.
+pub const TIMELINE_LIMIT: usize = crate::window::TIME_PARTS as usize;
 
 impl Default for Question {
     fn default() -> Self {
@@ -32,6 +57,7 @@ impl Default for Question {
             filters: Filters::default(),
             limit: DEFAULT_LIMIT,
             offset: 0,
+            sort: None,
             whole_names: false,
         }
     }
@@ -68,6 +94,9 @@ impl Question {
             return None;
         }
         let mut command = command;
+        if let Some(sort) = self.sort {
+            command = command.with("sort", sort.name());
+        }
         if self.limit != DEFAULT_LIMIT {
             command = command.with("limit", &self.limit.to_string());
         }

@@ -152,7 +152,8 @@ pub(crate) fn query(
 ) -> Result<QueryAnswer, QueryError> {
     let unfit = question.filters.stack_filter().or((!question.filters.thread.is_empty()).then_some("thread"));
     if let Some(filter) = unfit {
-        return Err(QueryError::FilterNotOfMetric { filter, metric: Metric::Resident });
+        let recording = profile.path.clone();
+        return Err(QueryError::FilterNotOfMetric { filter, metric: Metric::Resident, recording });
     }
     let selection = Selection::new(profile, Metric::Resident, &question.filters)?;
     let slots = group.slots(selection.range)?;
@@ -166,7 +167,7 @@ pub(crate) fn query(
     let thread_of: FxHashMap<u32, u32> = thread_of.into_iter().flatten().collect();
     let (courses, polls) = courses(&levels, &group_of, slots, group.has(Dimension::Time));
     let words = Words { profile, slots, whole_names: question.whole_names };
-    let mut rows: Vec<ResidentBytes> = courses
+    let mut rows: Vec<(u16, ResidentBytes)> = courses
         .iter()
         .filter_map(|((group_id, slot), course)| {
             let thread = *thread_of.get(group_id)?;
@@ -175,12 +176,20 @@ pub(crate) fn query(
                 Some(SampleKey::Like { thread, tag: NO_TAG, slot: *slot }),
                 None,
             );
-            Some(course.bytes(key))
+            Some((*slot, course.bytes(key)))
         })
         .collect();
-    rows.sort_by(|a, b| b.max.cmp(&a.max).then_with(|| compare(&a.key, &b.key)));
+    let by_time = question.sort.is_none() && group.is_timeline();
+    let part = |slot: u16| if by_time { slot } else { 0 };
+    rows.sort_by(|(slot_a, a), (slot_b, b)| {
+        part(*slot_a)
+            .cmp(&part(*slot_b))
+            .then_with(|| b.max.cmp(&a.max))
+            .then_with(|| compare(&a.key, &b.key))
+    });
     let of = rows.len();
-    let rows: Vec<_> = rows.into_iter().skip(question.offset).take(question.limit).collect();
+    let rows: Vec<_> =
+        rows.into_iter().map(|(_, row)| row).skip(question.offset).take(question.limit).collect();
     let command = question.command("query", profile).with("group-by", &group.words().join(","));
     let shown = Shown {
         rows: rows.len() as u64,

@@ -6,6 +6,7 @@ use uhr_model::{Dimension, Metric};
 use crate::QueryError;
 use crate::answers::{Candidate, KeyValue, share};
 use crate::cells::{By, Cells};
+use crate::flamegraph::quantity;
 use crate::group::{FrameKey, FrameKeys, GroupBy, SampleKey, SampleKeys};
 use crate::names::shown;
 use crate::profile::Profile;
@@ -358,8 +359,12 @@ pub(crate) fn totals_by(
     let candidate = |row: &(u32, u32, Sums)| {
         let key = words.key(&[what], grouped.sample_key(row), grouped.frame_key(row));
         let name = match &key.0.first()?.1 {
-            KeyValue::Process { name, pid, .. } => format!("{name} ({pid})"),
-            KeyValue::Thread { name, tid, .. } => format!("{name} ({tid})"),
+            KeyValue::Process { start_s, .. } | KeyValue::Thread { start_s, .. } => {
+                let value = &key.0.first()?.1;
+                // Several of one id are told apart by when they began.
+                let from = start_s.map(|start| format!(" from {}", quantity((start * 1e9) as u64, "ns")));
+                format!("{value}{}", from.unwrap_or_default())
+            }
             KeyValue::Text(name) => shown(name, false).into_owned(),
             _ => return None,
         };

@@ -32,24 +32,26 @@ impl TimeRange {
             None => Ok(otherwise),
         };
         let (from, to) = (at(&filters.from, i128::from(start))?, at(&filters.to, i128::from(end))?);
-        let shown =
-            |text: &Option<String>, otherwise: &str| text.clone().unwrap_or_else(|| otherwise.to_owned());
+        let shown = |text: &Option<String>| text.clone().unwrap_or_default();
         let outside = |flag: &str, text: &Option<String>| QueryError::WindowOutside {
-            asked: format!("--{flag} {}", shown(text, "")),
+            asked: format!("--{flag} {}", shown(text)),
             length: seconds(end - start),
             start: date(profile.manifest.realtime_ns(start)),
+            recording: profile.path.clone(),
         };
+        // Before the others: it is wrong however long the recording is.
+        if from >= to && filters.from.is_some() && filters.to.is_some() {
+            return Err(QueryError::WindowEmpty {
+                from: shown(&filters.from),
+                to: shown(&filters.to),
+                recording: profile.path.clone(),
+            });
+        }
         if filters.from.is_some() && from >= i128::from(end) {
             return Err(outside("from", &filters.from));
         }
         if filters.to.is_some() && to <= i128::from(start) {
             return Err(outside("to", &filters.to));
-        }
-        if from >= to && (filters.from.is_some() || filters.to.is_some()) {
-            return Err(QueryError::WindowEmpty {
-                from: shown(&filters.from, "the start"),
-                to: shown(&filters.to, "the end"),
-            });
         }
         let clip = |time: i128| time.clamp(i128::from(start), i128::from(end)) as u64;
         let (start_ns, end_ns) = (clip(from), clip(to));

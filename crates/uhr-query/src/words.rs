@@ -6,7 +6,7 @@ use uhr_model::{Dimension, DimensionKind, Region, WaitKind, syscall_name};
 
 use crate::answers::{Key, KeyValue};
 use crate::cells::{Source, Tag};
-use crate::group::{FrameKey, SampleKey, marker};
+use crate::group::{FrameKey, SampleKey, line_needs_file, marker};
 use crate::names::shown;
 use crate::profile::{NONE, Profile};
 use crate::window::Slots;
@@ -29,6 +29,11 @@ impl Words<'_> {
     ) -> Key {
         let mut key = Vec::with_capacity(dimensions.len() + 1);
         for &dimension in dimensions {
+            if let (Dimension::Line, Some(frame)) = (dimension, frame)
+                && line_needs_file(dimensions)
+            {
+                key.push((Dimension::File, self.frame_value(Dimension::File, frame)));
+            }
             let value = match (dimension.kind(), sample, frame) {
                 (DimensionKind::Frame, _, Some(frame)) => self.frame_value(dimension, frame),
                 (DimensionKind::Sample, Some(sample), _) => self.sample_value(dimension, sample),

@@ -106,7 +106,7 @@ fn whole_paths_are_the_default() {
     assert_eq!(first[1], (&json!(["main", "b", "work"]), &json!(3 * MS)));
     assert_eq!(first[3], (&json!(["main", "a", "outer", "work", "add"]), &json!(MS)));
     assert_eq!(answer["shown"]["self_share"], 1.0);
-    assert_eq!(answer["rows"][0]["omitted"], 0);
+    assert_eq!(answer["rows"][0].get("omitted"), None);
 }
 
 #[test]
@@ -117,11 +117,15 @@ fn a_long_path_loses_its_middle() {
     let names: Vec<String> = (0..40).map(|at| format!("f{at}")).collect();
     planted.sample(0, main, &names.iter().map(String::as_str).collect::<Vec<_>>());
     let rec = planted.finish();
-    let answer = paths(&rec.profile, "f39", Direction::Paths, |_| ());
-    let row = &answer["rows"][0];
-    assert_eq!((&row["omitted"], &row["omitted_after"]), (&json!(26), &json!(4)));
-    assert_eq!(row["path"].as_array().unwrap().len(), 14);
-    assert_eq!((&row["path"][3], &row["path"][4]), (&json!("f3"), &json!("f30")));
+    let row = |name| paths(&rec.profile, name, Direction::Paths, |_| ())["rows"][0].clone();
+    let middle = row("f20");
+    assert_eq!(middle["path"], json!(["f0", "f18", "f19", "f20", "f21", "f22", "f37", "f38", "f39"]));
+    let gaps = json!([{"after": 1, "functions": 17}, {"after": 6, "functions": 14}]);
+    assert_eq!(middle["omitted"], gaps);
+    assert_eq!(row("f39")["path"], json!(["f0", "f37", "f38", "f39"]));
+    assert_eq!(row("f39")["omitted"], json!([{"after": 1, "functions": 36}]));
+    // A gap of one is none.
+    assert_eq!(row("f4")["path"], json!(["f0", "f1", "f2", "f3", "f4", "f5", "f6", "f37", "f38", "f39"]));
     let whole = paths(&rec.profile, "f39", Direction::Paths, |q| q.whole_names = true);
     assert_eq!(whole["rows"][0]["path"].as_array().unwrap().len(), 40);
 }
@@ -166,7 +170,7 @@ fn flame_graphs_draw_every_nanosecond_once() {
             unit: picture.unit,
             tree: &picture.tree,
             notes: &picture.notes,
-            icicle: false,
+            icicle: None,
             min_share: 0.0,
         };
         let mut svg = Vec::new();
@@ -205,4 +209,26 @@ fn programs_are_separate_in_a_picture_and_together_by_name() {
         flame_tree(&rec.profile, &Question { metric: Metric::Resident, ..Default::default() }, false)
             .is_err()
     );
+}
+
+#[test]
+fn a_title_names_the_program_that_cost_most() {
+    let mut planted = Planted::new(100);
+    for (name, pid, samples) in [("as", 10, 1), ("cc1", 11, 5), ("make", 9, 2)] {
+        let process = planted.process(name, pid);
+        let thread = planted.thread(process, name, pid);
+        (0..samples).for_each(|at| planted.sample(at, thread, &["main"]));
+    }
+    let rec = planted.finish();
+    let picture = flame_tree(&rec.profile, &Question::default(), false).unwrap();
+    assert_eq!(picture.title, "CPU time of cc1 and 2 more");
+}
+
+#[test]
+fn where_a_function_does_not_occur_the_next_question_is_wider() {
+    let rec = rec();
+    let answer = paths(&rec.profile, "work", Direction::Paths, |q| q.filters.from = Some("50ms".into()));
+    let path = rec.path.display();
+    let wider = [format!("uhr call-paths {path} --function work"), format!("uhr overview {path}")];
+    assert_eq!(answer["next"], json!(wider));
 }

@@ -142,7 +142,7 @@ fn draw(path: &Path, tree: &FlameTree, icicle: bool) {
         unit: "ns",
         tree,
         notes: &notes,
-        icicle,
+        icicle: Some(icicle),
         min_share: FlameGraph::MIN_SHARE,
     };
     write(&graph, &mut std::fs::File::create(path).unwrap()).unwrap();

@@ -87,7 +87,7 @@ fn graph<'a>(tree: &'a FlameTree, notes: &'a [String]) -> FlameGraph<'a> {
         unit: "ns",
         tree,
         notes,
-        icicle: false,
+        icicle: None,
         min_share: FlameGraph::MIN_SHARE,
     }
 }
@@ -246,5 +246,21 @@ fn script_and_style_cannot_end_their_section() {
     {
         assert!(!text.contains("]]>"));
         assert!(!text.contains("innerHTML") && !text.contains("eval(") && !text.contains("@import"));
+    }
+}
+
+#[test]
+fn a_picture_higher_than_a_window_has_its_callers_above() {
+    let names: Vec<String> = (0..60).map(|at| format!("f{at}")).collect();
+    let mut deep = FlameTree::new("all");
+    add(&mut deep, &names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000_000_000);
+    let mut flat = FlameTree::new("all");
+    add(&mut flat, &["main"], 1_000_000_000);
+    for (tree, icicle, drawn) in
+        [(&deep, None, true), (&flat, None, false), (&deep, Some(false), false), (&flat, Some(true), true)]
+    {
+        let (svg, _) = draw(&FlameGraph { icicle, ..graph(tree, &[]) });
+        let mark = format!("data-icicle=\"{drawn}\"");
+        assert!(String::from_utf8(svg).unwrap().contains(&mark), "{icicle:?}: {mark}");
     }
 }

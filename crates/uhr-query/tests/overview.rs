@@ -114,3 +114,29 @@ fn nothing_is_an_answer_too() {
     assert_eq!(answer["activity"]["verdict"], "nothing");
     assert_eq!(answer["cpu"]["functions"], json!([]));
 }
+
+#[test]
+fn a_short_window_has_no_verdict_of_shortage() {
+    let mut planted = Planted::new(900);
+    let app = planted.process("app", 100);
+    let main = planted.thread(app, "app", 100);
+    (0..100).for_each(|at| planted.sample(at, main, &["main"]));
+    planted.off_cpu(main, &["main"], (100, 900), WaitKind::Unknown, true);
+    planted.manifest.load.pressure_ns.insert("cpu.some".into(), 800 * MS);
+    let answer = ask(&planted.finish().profile);
+    assert_eq!(answer["machine"]["starved"], Value::Null);
+    assert_eq!(answer["machine"]["reasons"], json!([]));
+    assert_ne!(answer["activity"]["verdict"], "starved");
+}
+
+#[test]
+fn what_comes_next_without_a_sample_has_an_answer() {
+    let mut planted = Planted::new(1000);
+    let app = planted.process("app", 100);
+    let main = planted.thread(app, "app", 100);
+    planted.without_sample(1, main, 3 * MS, StackEnding::TooShortToSample);
+    planted.threads[main as usize].end_ns = Some(START + 4 * MS);
+    let rec = planted.finish();
+    let next = ask(&rec.profile)["next"].clone();
+    assert_eq!(next, json!([format!("uhr query {} --group-by process", rec.path.display())]));
+}

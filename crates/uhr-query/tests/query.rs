@@ -6,7 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use support::{Loaded, MS, Planted, START, valid};
 use uhr_model::{Metric, Region, StackEnding, WaitKind};
-use uhr_query::{Filters, GroupBy, Profile, QueryError, Question, query};
+use uhr_query::{Filters, GroupBy, Profile, QueryError, Question, Sort, query};
 
 fn ask(profile: &Profile, group: &str, change: impl FnOnce(&mut Question)) -> Result<Value, QueryError> {
     let mut question = Question::default();
@@ -172,8 +172,10 @@ fn time_without_a_sample_stands_in_a_row_of_its_own_in_every_grouping() {
     for group in ["function", "module", "mode", "line", "process", "thread", "command", "thread-name", "time"]
     {
         let all = answer(&rec.profile, group, |_| ());
+        // Of a timeline they come last: they belong to no part of it.
+        let at = if group == "time" { 1 } else { 0 };
         assert_eq!(
-            rows(&all, group)[..2],
+            rows(&all, group)[at..at + 2],
             ["[too short to sample]: 3/3", "[kernel, not visible]: 2/2"],
             "{group}"
         );
@@ -233,10 +235,10 @@ fn time_is_a_dimension() {
     (0..100).filter(|at| at % 10 < 3 || *at >= 90).for_each(|at| planted.sample(at, main, &["main"]));
     let rec = planted.finish();
     let all = answer(&rec.profile, "time:10ms", |_| ());
-    assert_eq!(all["rows"][0]["key"], json!({"time": 0.09}));
-    assert_eq!(all["rows"][0]["self"], 10 * MS);
+    assert_eq!(all["rows"][9]["key"], json!({"time": 0.09}));
+    assert_eq!(all["rows"][9]["self"], 10 * MS);
     assert_eq!(
-        all["rows"][1],
+        all["rows"][0],
         json!({
             "key": {"time": 0.0}, "self": 3 * MS, "total": 3 * MS, "self_share": 0.08108, "total_share": 0.08108,
             "self_samples": 3, "total_samples": 3, "self_share_ci95": [0.0, 1.0], "total_share_ci95": [0.0, 1.0],
@@ -390,8 +392,8 @@ fn resident_memory_has_levels() {
     assert_eq!(
         time["rows"],
         json!([
-            {"key": {"time": 0.05}, "min": 300, "mean": 800, "max": 1300, "last": 300},
             {"key": {"time": 0.0}, "min": 100, "mean": 600, "max": 1100, "last": 1100},
+            {"key": {"time": 0.05}, "min": 300, "mean": 800, "max": 1300, "last": 300},
         ])
     );
     let one = answer(&rec.profile, "process", |q| {
@@ -555,4 +557,100 @@ fn filters_compose() {
     );
     let mode = answer(&rec.profile, "mode,module", |_| ());
     assert_eq!(mode["rows"][0]["key"], json!({"mode": "kernel", "module": "[kernel]"}));
+}
+
+/// `work` runs late and long, `start` early and briefly; both are called from `main`.
+fn phases() -> Loaded {
+    let mut planted = Planted::new(1000);
+    let app = planted.process("app", 100);
+    let main = planted.thread(app, "app", 100);
+    (0..10).for_each(|at| planted.sample(at, main, &["main@main.c:3", "start@start.c:7"]));
+    (500..600).for_each(|at| planted.sample(at, main, &["main@main.c:4", "work@work.c:7"]));
+    planted.without_sample(20, main, 300 * MS, StackEnding::TooShortToSample);
+    planted.finish()
+}
+
+#[test]
+fn time_as_the_first_dimension_is_a_timeline() {
+    let rec = phases();
+    let by = |group: &str, sort| answer(&rec.profile, group, |q| q.sort = sort);
+    let marker = "[too short to sample]: 300/300";
+    assert_eq!(rows(&by("time:500ms", None), "time"), ["0.0: 10/10", "0.5: 100/100", marker]);
+    // With a function the time of the marker has a part, too.
+    assert_eq!(
+        rows(&by("time:500ms,function", None), "function"),
+        ["[too short to sample]: 300/300", "start: 10/10", "main: 0/10", "work: 100/100", "main: 0/100"]
+    );
+    assert_eq!(rows(&by("time:500ms", Some(Sort::Own)), "time")[1..], ["0.5: 100/100", "0.0: 10/10"]);
+    assert_eq!(rows(&by("function,time:500ms", None), "time")[1..3], ["0.5: 100/100", "0.0: 10/10"]);
+}
+
+#[test]
+fn rows_can_be_sorted_by_total() {
+    let rec = phases();
+    let sorted = |change: &dyn Fn(&mut Question)| {
+        answer(&rec.profile, "function", |q| {
+            q.sort = Some(Sort::Total);
+            change(q);
+        })
+    };
+    let all = sorted(&|_| ());
+    let marker = "[too short to sample]: 300/300";
+    assert_eq!(rows(&all, "function"), [marker, "main: 0/110", "work: 100/100", "start: 10/10"]);
+    assert_eq!(all["request"]["sort"], "total");
+    let page = sorted(&|q| q.limit = 2);
+    let more = page["shown"]["more"].as_str().unwrap();
+    assert!(more.ends_with("--group-by function --sort total --limit 2 --offset 2"), "{more}");
+}
+
+#[test]
+fn a_line_alone_has_its_file() {
+    let rec = phases();
+    let lines = answer(&rec.profile, "line", |q| q.filters.mode = vec!["user".into()]);
+    assert_eq!(rows(&lines, "file"), ["work.c: 100/100", "start.c: 10/10", "main.c: 0/10", "main.c: 0/100"]);
+    assert_eq!(lines["rows"][0]["key"], json!({"file": "work.c", "line": 7}));
+}
+
+#[test]
+fn where_nothing_is_the_next_question_has_an_answer() {
+    let rec = phases();
+    let path = rec.path.display();
+    let overview = format!("uhr overview {path}");
+    let main = answer(&rec.profile, "function", |q| q.filters.function = vec!["main".into()]);
+    assert_eq!(main["rows"], json!([]));
+    let under = format!("uhr query {path} --under main --group-by function");
+    assert_eq!(main["next"], json!([under, overview]));
+    let behind = answer(&rec.profile, "function", |q| q.offset = 9);
+    assert_eq!((&behind["rows"], &behind["shown"]["of"]), (&json!([]), &json!(4)));
+    assert_eq!(behind["next"], json!([format!("uhr query {path} --group-by function"), overview]));
+    let waits = answer(&rec.profile, "wait", |q| q.metric = Metric::OffCpu);
+    assert_eq!(waits["next"], json!([overview]));
+}
+
+#[test]
+fn more_samples_than_expected_were_to_be_expected() {
+    let mut planted = Planted::new(20);
+    let app = planted.process("app", 100);
+    let main = planted.thread(app, "app", 100);
+    planted.sample(0, main, &["main"]);
+    planted.manifest.ledger.cpu.expected = 1_119;
+    planted.manifest.ledger.cpu.captured = 1_123;
+    let rec = planted.finish();
+    let coverage = answer(&rec.profile, "function", |_| ())["coverage"].clone();
+    assert_eq!((&coverage["expected"], &coverage["drift"]), (&json!(1_123), &json!(0)));
+}
+
+#[test]
+fn processes_of_one_pid_are_candidates_with_their_beginnings() {
+    let mut planted = Planted::new(100);
+    for start_ms in [0, 43] {
+        let process = planted.process("sh", 7);
+        planted.process_row(process).start_ns = START + start_ms * MS;
+        let thread = planted.thread(process, "sh", 7);
+        planted.sample(50 + start_ms, thread, &["main"]);
+    }
+    let rec = planted.finish();
+    let error = ask(&rec.profile, "function", |q| q.filters.process = vec!["no".into()]).unwrap_err();
+    let names: Vec<&str> = error.candidates().iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["sh (7) from 0 ns", "sh (7) from 43.0 ms"]);
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use uhr_query::Profile;
+use uhr_query::{Profile, quoted};
 use uhr_recording::{Manifest, Recording, RecordingError};
 
 use crate::failure::{Exit, Failure};
@@ -48,6 +48,11 @@ fn none_here() -> Failure {
 }
 
 fn explain(error: RecordingError) -> anyhow::Error {
+    if let Some(path) = error.forbidden() {
+        let hint = format!("sudo chown -R \"$USER\" {}", quoted(&path.to_string_lossy()));
+        let message = format!("cannot read {}: Permission denied", path.display());
+        return Failure::new(Exit::Failed, "io", message).hint(hint).into();
+    }
     let failure = Failure::of(&anyhow::Error::from(error));
     if failure.answer.error.code == "no-recording" {
         return failure.hint("make one: uhr record -- COMMAND").next("uhr record --help").into();

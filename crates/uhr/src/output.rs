@@ -54,6 +54,9 @@ pub(crate) fn failure(form: Form, failure: &Failure) {
     }
     let error = &failure.answer.error;
     say(&format!("uhr: {}", error.message));
+    if !failure.candidates().is_empty() {
+        say("         total  name");
+    }
     for candidate in failure.candidates() {
         let module = candidate.module.as_ref().map(|module| format!("  ({module})")).unwrap_or_default();
         say(&format!("       {:5.1} %  {}{module}", candidate.total_share * 100.0, candidate.name));

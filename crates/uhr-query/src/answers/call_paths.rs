@@ -123,17 +123,26 @@ pub struct TreeRow {
     pub interval_note: Option<&'static str>,
 }
 
+/// A gap in a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Omitted {
+    /// Entries of `path` before it.
+    pub after: u64,
+    /// How many functions were left out there.
+    pub functions: u64,
+}
+
 /// One whole path.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PathRow {
-    /// Functions from the first of the thread to the leaf. Of a long path the middle is left out.
+    /// Functions from the first of the thread to the leaf. Of a long path only its ends are there, and the function that
+    /// was asked for with those around its outermost call.
     pub path: Vec<String>,
-    /// How many functions were left out of `path`, and behind which entry: 0 where it is whole.
-    pub omitted: u64,
-    /// Entries of `path` before the gap; missing where it is whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub omitted_after: Option<u64>,
+    /// What was left out of `path`; missing where it is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<Omitted>,
     /// What happened at the end of the path.
     #[serde(rename = "self")]
     pub own: u64,

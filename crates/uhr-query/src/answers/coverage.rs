@@ -8,7 +8,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Coverage {
-    /// Samples that there should be, by the kernel's own count (or exact CPU time over the period).
+    /// Samples that there should be, by the kernel's own count (or exact CPU time over the period); at least those that
+    /// are accounted for.
     pub expected: u64,
     /// Samples that there are.
     pub captured: u64,
@@ -21,7 +22,7 @@ pub struct Coverage {
     /// Those of threads too short for a sample, whose time is counted exactly.
     pub too_short: u64,
     /// The rest: timers that ran late.
-    pub drift: i64,
+    pub drift: u64,
     /// Share of the samples whose stack is whole, callers up to the thread's first function. Time that is counted
     /// without a sample is left out, and so are waits that others stand for.
     pub stacks_complete_share: f64,

@@ -16,7 +16,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
-pub use call_paths::{CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, PathRow, Paths, TreeRow};
+pub use call_paths::{
+    CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, Omitted, PathRow, Paths, TreeRow,
+};
 pub use coverage::Coverage;
 pub use error::{Candidate, ErrorAnswer, ErrorBody};
 pub use key::{Key, KeyValue};

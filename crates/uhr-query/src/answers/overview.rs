@@ -157,7 +157,7 @@ pub struct Waits {
     pub kinds: Vec<OverviewRow>,
     /// By system call.
     pub syscalls: Vec<OverviewRow>,
-    /// By the function that waits: the first one that is not in the kernel.
+    /// By the function that waits: the innermost one that is not in the kernel, or `[kernel threads]`, which have none.
     pub functions: Vec<OverviewRow>,
 }
 
@@ -193,8 +193,9 @@ pub struct Faults {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Machine {
-    /// Whether what was recorded was slowed down by a lack of something.
-    pub starved: bool,
+    /// Whether what was recorded was slowed down by a lack of something; missing for windows under a second, which are
+    /// too short to say.
+    pub starved: Option<bool>,
     /// Why, in plain sentences.
     pub reasons: Vec<String>,
     /// CPUs that were online.

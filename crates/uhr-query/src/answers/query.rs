@@ -22,7 +22,7 @@ pub struct QueryAnswer {
     pub request: QueryRequest,
     /// The sum over the selection.
     pub metric: MetricTotal,
-    /// The groups, largest first.
+    /// The groups, largest first; with time as the first dimension and no other order asked for, in the order of time.
     pub rows: Rows,
     /// Which of how many rows these are.
     pub shown: Shown,
@@ -46,6 +46,9 @@ pub struct QueryRequest {
     pub limit: u64,
     /// Rows left out before the first.
     pub offset: u64,
+    /// What the rows are sorted by, where that was said: `self` or `total`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sort: Option<&'static str>,
 }
 
 /// The rows of an answer: sums, or for memory levels over time.

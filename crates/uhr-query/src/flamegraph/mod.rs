@@ -16,6 +16,7 @@ mod tree;
 
 use std::io;
 
+pub(crate) use quantity::quantity;
 pub use tree::{FlameTree, FunctionId, NodeId};
 
 /// What to draw.
@@ -31,8 +32,9 @@ pub struct FlameGraph<'a> {
     pub tree: &'a FlameTree,
     /// Lines about how far the picture can be trusted; all of them are printed in the page.
     pub notes: &'a [String],
-    /// Callers above callees (an icicle) instead of below them. The reader can flip it with `i`.
-    pub icicle: bool,
+    /// Callers above callees (an icicle) instead of below them. `None`: above them where the picture is higher than
+    /// [`FlameGraph::TALL`], whose lower end a window does not show at first. The reader can flip it with `i`.
+    pub icicle: Option<bool>,
     /// Frames with a smaller share of the total than this are left out and counted. [`FlameGraph::MIN_SHARE`] is a
     /// little over one pixel of the picture.
     pub min_share: f64,
@@ -41,6 +43,9 @@ pub struct FlameGraph<'a> {
 impl FlameGraph<'_> {
     /// The share below which a frame is too narrow to see or to point at: 1.2 of 1,200 pixels.
     pub const MIN_SHARE: f64 = 0.001;
+
+    /// The height from which on callers stand above callees, in pixels: about what a browser's window shows.
+    pub const TALL: u64 = 900;
 }
 
 /// What became of the tree's frames.

@@ -33,6 +33,7 @@ pub(super) fn write(graph: &FlameGraph<'_>, layout: &Layout, out: &mut impl Writ
     let head = Head::of(graph, layout);
     let top = head.height();
     let height = top + u64::from(layout.rows) * ROW + MARGIN;
+    let icicle = graph.icicle.unwrap_or(height > FlameGraph::TALL);
     let title = visible(graph.title);
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
     writeln!(
@@ -50,10 +51,11 @@ pub(super) fn write(graph: &FlameGraph<'_>, layout: &Layout, out: &mut impl Writ
         r#"<g class="frames" role="tree" aria-label="Call stacks" data-top="{top}" data-rows="{}" data-total="{}" data-icicle="{}">"#,
         layout.rows,
         Escaped(&quantity(layout.total, graph.unit)),
-        graph.icicle
+        icicle
     )?;
     for frame in &layout.frames {
-        write_frame(graph, layout, frame, top, out)?;
+        let row = if icicle { frame.depth } else { layout.rows - 1 - frame.depth };
+        write_frame(graph, layout, frame, top + u64::from(row) * ROW, out)?;
     }
     writeln!(out, "</g>\n<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")
 }
@@ -62,12 +64,10 @@ fn write_frame(
     graph: &FlameGraph<'_>,
     layout: &Layout,
     frame: &Placed,
-    top: u64,
+    y: u64,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let function = graph.tree.function_of(frame.node);
-    let row = if graph.icicle { frame.depth } else { layout.rows - 1 - frame.depth };
-    let y = top + u64::from(row) * ROW;
     let left = position(frame.start, layout.total);
     // An empty recording still has a root to point at.
     let end = if layout.total == 0 {

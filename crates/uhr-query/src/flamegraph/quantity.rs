@@ -1,7 +1,7 @@
 //! Numbers as people read them. Integer arithmetic, so that every machine prints the same.
 
 /// `value` with three significant digits and its unit: `1.23 s`, `45.6 MiB`, `1,234`.
-pub(super) fn quantity(value: u64, unit: &str) -> String {
+pub(crate) fn quantity(value: u64, unit: &str) -> String {
     match unit {
         "ns" => duration(value),
         "bytes" => bytes(value),

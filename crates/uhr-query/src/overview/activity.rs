@@ -73,7 +73,7 @@ impl Times {
             all.threads += spent.threads;
         }
         let parallelism = all.on_cpu as f64 / self.length_ns.max(1) as f64;
-        let verdict = verdict(profile, &all, parallelism);
+        let verdict = verdict(profile, &all, parallelism, self.length_ns);
         Activity {
             verdict,
             sentence: sentence(verdict, &all, parallelism),
@@ -127,7 +127,7 @@ const STARVED: f64 = 0.25;
 const COMPUTING: f64 = 0.8;
 const IDLE: f64 = 0.2;
 
-fn verdict(profile: &Profile, all: &Spent, parallelism: f64) -> Verdict {
+fn verdict(profile: &Profile, all: &Spent, parallelism: f64, window_ns: u64) -> Verdict {
     let runnable = all.on_cpu.saturating_add(all.runqueue);
     let throttled = profile.manifest.load.cgroup_throttled_ns.unwrap_or(0);
     let length = profile.end_ns - profile.start_ns();
@@ -135,6 +135,7 @@ fn verdict(profile: &Profile, all: &Spent, parallelism: f64) -> Verdict {
         Verdict::Nothing
     } else if (share(all.runqueue, runnable) >= STARVED || share(throttled, length) >= STARVED)
         && share(runnable, all.lifetime) >= 0.05
+        && window_ns >= super::machine::SHORTEST_NS
     {
         Verdict::Starved
     } else if parallelism >= COMPUTING || share(all.on_cpu, all.lifetime) >= 0.5 {

@@ -10,7 +10,10 @@ const QUEUED: f64 = 0.1;
 const CPU_PRESSURE: f64 = 0.25;
 const OTHER_PRESSURE: f64 = 0.1;
 
-pub(super) fn machine(profile: &Profile, activity: &Activity) -> Machine {
+/// In less than this a few delays look like a shortage.
+pub(super) const SHORTEST_NS: u64 = 1_000_000_000;
+
+pub(super) fn machine(profile: &Profile, activity: &Activity, window_ns: u64) -> Machine {
     let (host, load) = (&profile.manifest.host, &profile.manifest.load);
     let length = profile.end_ns - profile.start_ns();
     let pressure = load.pressure_ns.iter().map(|(resource, ns)| (resource.clone(), share(*ns, length)));
@@ -42,7 +45,10 @@ pub(super) fn machine(profile: &Profile, activity: &Activity) -> Machine {
             ));
         }
     }
-    let starved = !reasons.is_empty();
+    let starved = (window_ns >= SHORTEST_NS).then_some(!reasons.is_empty());
+    if starved.is_none() {
+        reasons.clear();
+    }
     if let Some(load) = load.load_average.filter(|load| *load >= 1.5 * f64::from(host.cpus.max(1))) {
         reasons.push(format!("The load average at the end was {load:.1} on {} CPUs.", host.cpus));
     }

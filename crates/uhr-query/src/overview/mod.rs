@@ -50,11 +50,13 @@ pub fn overview(
     let top = top::cpu(profile, &question, &selection, &cpu);
     let waits = top::waits(profile, &question, &selection, &off_cpu);
     let memory = memory(profile, &selection, whole_names)?;
-    let machine = machine::machine(profile, &activity);
+    let machine = machine::machine(profile, &activity, selection.range.length_ns());
+    let trust = trust(profile, filters, &cpu, &selection);
     let found = Found {
         profile,
         question: &question,
         activity: &activity,
+        samples: trust.coverage.captured,
         top: &top,
         waits: &waits,
         memory: &memory,
@@ -72,7 +74,7 @@ pub fn overview(
         memory,
         faults: top::faults(profile, &question, &selection, &faults),
         machine,
-        trust: trust(profile, filters, &cpu, &selection),
+        trust,
         next,
     })
 }
@@ -111,6 +113,8 @@ struct Found<'a> {
     profile: &'a Profile,
     question: &'a Question,
     activity: &'a Activity,
+    /// CPU samples that there are.
+    samples: u64,
     top: &'a Top,
     waits: &'a Waits,
     memory: &'a [Memory],
@@ -129,12 +133,14 @@ fn next(found: &Found<'_>) -> Vec<String> {
         })?;
         Some(about(metric).command("call-paths", found.profile).with("function", name).text())
     };
-    let cpu = query(Metric::Cpu, "function");
-    let waits = query(Metric::OffCpu, "wait,function");
+    // Of what was not seen nothing can be asked: time without a sample has an owner, but no function.
+    let cpu = (found.top.total_ns > 0)
+        .then(|| query(Metric::Cpu, if found.samples > 0 { "function" } else { "process" }));
+    let waits = (found.waits.total_ns > 0).then(|| query(Metric::OffCpu, "wait,function"));
     let mut next = match found.activity.verdict {
-        Verdict::Computing | Verdict::Mixed | Verdict::Nothing => vec![cpu.clone()],
+        Verdict::Computing | Verdict::Mixed | Verdict::Nothing => Vec::from_iter(cpu.clone()),
         Verdict::Waiting => vec![query(Metric::OffCpu, "thread,wait")],
-        Verdict::Starved => vec![query(Metric::Runqueue, "thread"), cpu.clone()],
+        Verdict::Starved => [query(Metric::Runqueue, "thread")].into_iter().chain(cpu.clone()).collect(),
     };
     next.extend(match found.activity.verdict {
         Verdict::Waiting => paths(Metric::OffCpu, &found.waits.functions),
@@ -147,10 +153,14 @@ fn next(found: &Found<'_>) -> Vec<String> {
     if found.top.processes.len() > 1 {
         next.push(query(Metric::Cpu, "process"));
     }
-    next.push(match found.activity.verdict {
+    next.extend(match found.activity.verdict {
         Verdict::Waiting => cpu,
         _ => waits,
     });
+    if next.is_empty() {
+        next.push("uhr doctor".to_owned());
+    }
+    next.dedup();
     next.truncate(3);
     next
 }

@@ -108,15 +108,15 @@ fn callers_of_kernel(
     let dimensions = [Dimension::Function];
     let key = |frame| words.key(&dimensions, None, Some(frame));
     let like = |function| Location { function, file: NONE, line: NONE, mode: FrameMode::User };
-    let in_kernel = || {
-        let kernel = KeyValue::from("[kernel]");
-        Key(vec![(Dimension::Function, kernel.clone()), (Dimension::Module, kernel)])
+    let kernel_threads = || {
+        let threads = KeyValue::from("[kernel threads]");
+        Key(vec![(Dimension::Function, threads.clone()), (Dimension::Module, threads)])
     };
     let mut rows: Vec<(Key, u64)> = by_function
         .into_iter()
         .map(|(function, amount)| match function {
             Some(function) => (key(FrameKey::Like(like(function))), amount.weight),
-            None => (in_kernel(), amount.weight),
+            None => (kernel_threads(), amount.weight),
         })
         .collect();
     rows.push((key(FrameKey::NoFrame), sums[nodes].weight));

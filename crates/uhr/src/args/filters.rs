@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use uhr_model::{FrameMode, Metric};
-use uhr_query::Question;
+use uhr_query::{DEFAULT_LIMIT, Question};
 
 /// Which recording, and how it is answered.
 #[derive(Debug, Args)]
@@ -75,10 +75,9 @@ pub(crate) struct Part {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Answer")]
 pub(crate) struct Shown {
-    /// How many rows to show
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) limit: u32,
+    /// How many rows to show; without it 10, and of a timeline in text 60
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) limit: Option<u32>,
 
     /// How many rows to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -123,7 +122,7 @@ impl Filters {
         };
         let mut question = Question { metric: self.metric, filters, ..Question::default() };
         if let Some(shown) = shown {
-            question.limit = shown.limit as usize;
+            question.limit = shown.limit.map_or(DEFAULT_LIMIT, |limit| limit as usize);
             question.offset = shown.offset as usize;
             question.whole_names = shown.detail == Detail::Full;
         }

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// Ask what takes the time or the memory, by any grouping
     #[command(after_long_help = QUERY_EXAMPLES)]
     Query(QueryArgs),
-    /// Show who calls a function, or what it calls
+    /// Show the call paths through a function, or the tree of its callers or callees
     #[command(after_long_help = CALL_PATHS_EXAMPLES)]
     CallPaths(CallPathsArgs),
     /// Draw a flame graph: one SVG file, to be opened in a browser
@@ -99,6 +99,7 @@ Examples:
 const CALL_PATHS_EXAMPLES: &str = "\
 Examples:
   uhr call-paths rec --function malloc
+  uhr call-paths rec --function malloc --callers
   uhr call-paths rec --function parse_json --callees";
 
 const FLAMEGRAPH_EXAMPLES: &str = "\
@@ -152,10 +153,16 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub(crate) about: About,
 
-    /// What to group by, one or several with commas. `time:100ms` gives parts of that length
-    #[arg(short, long, value_name = "DIM[,DIM]", value_delimiter = ',', default_value = "function",
-          value_parser = grouping::parser())]
+    /// What to group by, one or several with commas; without it `function`, and for resident memory `process`.
+    /// `time` as the first gives a timeline; `time:100ms` gives parts of that length
+    #[arg(short, long, value_name = "DIM[,DIM]", value_delimiter = ',', value_parser = grouping::parser())]
     pub(crate) group_by: Vec<String>,
+
+    /// What the rows are sorted by. `total` ranks the functions of an interpreter, whose own time is its C code's:
+    /// `--sort total --group-by function,mode`. Without it: time where that is the first dimension, `total` with
+    /// `--under`, else `self`
+    #[arg(long, value_enum, value_name = "BY", hide_possible_values = true)]
+    pub(crate) sort: Option<SortBy>,
 
     /// Only samples whose leaf is in this function
     #[arg(long, value_name = "FUNCTION", help_heading = "Filters")]
@@ -168,6 +175,16 @@ pub(crate) struct QueryArgs {
     pub(crate) shown: Shown,
 }
 
+/// What rows can be sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum SortBy {
+    /// Callees not counted.
+    #[value(name = "self")]
+    Own,
+    /// Callees counted.
+    Total,
+}
+
 /// Arguments of `uhr call-paths`.
 #[derive(Debug, Args)]
 pub(crate) struct CallPathsArgs {
@@ -178,11 +195,11 @@ pub(crate) struct CallPathsArgs {
     #[arg(short, long, value_name = "FUNCTION")]
     pub(crate) function: String,
 
-    /// Show who calls it (the default)
+    /// Show the tree of who calls it, instead of whole paths through it
     #[arg(long, conflicts_with = "callees")]
     pub(crate) callers: bool,
 
-    /// Show what it calls
+    /// Show the tree of what it calls, instead of whole paths through it
     #[arg(long)]
     pub(crate) callees: bool,
 
@@ -207,9 +224,14 @@ pub(crate) struct FlamegraphArgs {
     #[arg(long)]
     pub(crate) inverted: bool,
 
-    /// Draw callers above callees. The picture can be flipped in the browser too, with the key i
-    #[arg(long)]
+    /// Draw callers above callees, as is done anyway where the picture is higher than a window. It can be flipped in the
+    /// browser too, with the key i
+    #[arg(long, conflicts_with = "flame")]
     pub(crate) icicle: bool,
+
+    /// Draw callees above callers, however high the picture is
+    #[arg(long)]
+    pub(crate) flame: bool,
 
     /// Only samples whose leaf is in this function
     #[arg(long, value_name = "FUNCTION", help_heading = "Filters")]

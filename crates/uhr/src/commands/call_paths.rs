@@ -1,4 +1,4 @@
-//! `uhr call-paths`: who calls a function, or what it calls.
+//! `uhr call-paths`: the paths through a function, or the tree of its callers or callees.
 
 use anyhow::Result;
 use uhr_query::answers::Direction;

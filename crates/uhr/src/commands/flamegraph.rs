@@ -21,7 +21,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<()> {
         unit: picture.unit,
         tree: &picture.tree,
         notes: &picture.notes,
-        icicle: args.icicle,
+        icicle: (args.icicle || args.flame).then_some(args.icicle),
         min_share: FlameGraph::MIN_SHARE,
     };
     let drawn = new_file::fill(args.output.as_deref(), |mut out| flamegraph::write(&graph, &mut out))?;

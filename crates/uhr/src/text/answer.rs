@@ -85,6 +85,17 @@ pub(crate) fn coverage(coverage: &Coverage, metric: &str, terminal: Terminal) ->
     lines
 }
 
+/// The same with what this user may not see in a line: how to see it stands in the overview.
+pub(crate) fn coverage_in_short(whole: &Coverage, metric: &str, terminal: Terminal) -> Vec<String> {
+    // Every note about the rights of an ordinary user names the setting that gives them.
+    let (hidden, mut notes): (Vec<String>, Vec<String>) =
+        whole.notes.iter().cloned().partition(|note| note.contains("kernel.perf_event_paranoid"));
+    if !hidden.is_empty() {
+        notes.insert(0, "kernel not visible: uhr overview says how to see it".to_owned());
+    }
+    coverage(&Coverage { notes, ..whole.clone() }, metric, terminal)
+}
+
 /// Empty where nothing was expected and nothing came, as of memory, which is polled.
 fn coverage_in_words(coverage: &Coverage, noun: &str) -> String {
     let count = |value: u64| quantity::count(value as f64);
@@ -190,12 +201,10 @@ pub(crate) fn interval_notes(
     let notes: std::collections::BTreeSet<&str> = notes.into_iter().flatten().collect();
     let sentence = |note: &str| match note {
         WITHOUT_INTERVAL => String::new(),
-        "few-samples" => format!("{mark}: too few samples to say how sure a share is"),
-        "long-phases" => {
-            format!(
-                "{mark}: the program changed too slowly to say how far shares would differ in another run"
-            )
-        }
+        "few-samples" => format!("{mark}: too few samples to say how sure a share is; record longer"),
+        "long-phases" => format!(
+            "{mark}: too short a recording for how slowly this program changes; record longer for an interval"
+        ),
         other => format!("{mark}: {other}"),
     };
     notes.into_iter().flat_map(|note| wrap(&sentence(note), terminal.width)).collect()

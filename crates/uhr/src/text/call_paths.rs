@@ -31,7 +31,7 @@ pub(crate) fn lines(paths: &CallPathsAnswer, terminal: Terminal) -> Vec<String> 
     lines.extend(notes);
     lines.push(String::new());
     lines.extend(answer::shown(&paths.shown, paths.request.direction == Direction::Paths));
-    lines.extend(answer::coverage(&paths.coverage, &paths.metric.name, terminal));
+    lines.extend(answer::coverage_in_short(&paths.coverage, &paths.metric.name, terminal));
     lines.extend(answer::next(&paths.next, terminal));
     lines
 }
@@ -93,12 +93,14 @@ fn whole(rows: &[PathRow], shares: &[String], unit: &str, terminal: Terminal) ->
     rows.iter().zip(shares).zip(&amounts).flat_map(path).collect()
 }
 
-/// The functions of a path, with a mark where some are left out.
+/// The functions of a path, with marks where some are left out.
 fn names_of(row: &PathRow) -> Vec<String> {
     let mut names = row.path.clone();
-    let gap = row.omitted_after.and_then(|after| usize::try_from(after).ok()).filter(|&at| at <= names.len());
-    if let Some(after) = gap {
-        names.insert(after, format!("… {} more …", row.omitted));
+    // From the end, so that the places of the others stay.
+    for gap in row.omitted.iter().rev() {
+        if let Some(after) = usize::try_from(gap.after).ok().filter(|&after| after <= names.len()) {
+            names.insert(after, format!("… {} more …", gap.functions));
+        }
     }
     names
 }

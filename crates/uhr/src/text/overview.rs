@@ -28,7 +28,7 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
         terminal,
     ));
     let waits = &overview.waits;
-    let groups = [("kind", &waits.kinds[..]), ("syscall", &waits.syscalls), ("function", &waits.functions)];
+    let groups = [("kind", &waits.kinds[..]), ("syscall", &waits.syscalls), ("called in", &waits.functions)];
     let heading = format!(
         "Waits: {} in {}",
         quantity::time(waits.total_ns as f64),
@@ -45,7 +45,7 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
         terminal,
     ));
     lines.extend(machine(overview, terminal));
-    lines.extend(trust(&overview.trust, terminal));
+    lines.extend(trust(&overview.trust, cpu.total_ns, terminal));
     lines.push(String::new());
     lines.extend(answer::next(&overview.next, terminal));
     lines
@@ -141,14 +141,14 @@ fn machine(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String> {
     let cpus = answer::plural(machine.cpus, "CPU");
     let size = format!("{cpus}, {} of memory", quantity::bytes(machine.memory_bytes as f64));
     let mut lines = vec![String::new()];
-    if machine.starved {
-        lines.extend(wrap(&format!("The machine was short of something ({size}):"), terminal.width));
+    let sentence = match machine.starved {
+        Some(true) => format!("The machine was short of something ({size}):"),
+        Some(false) => format!("The machine ({size}) was not short of anything that the kernel tells."),
+        None => format!("The machine ({size}): too short a time to say whether it was short of anything."),
+    };
+    lines.extend(wrap(&sentence, terminal.width));
+    if machine.starved == Some(true) {
         lines.iter_mut().skip(1).for_each(|line| *line = terminal.warning(line));
-    } else {
-        lines.extend(wrap(
-            &format!("The machine ({size}) was not short of anything that the kernel tells."),
-            terminal.width,
-        ));
     }
     for reason in &machine.reasons {
         lines.extend(hang("  - ", reason, terminal.width));
@@ -156,7 +156,7 @@ fn machine(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String> {
     lines
 }
 
-fn trust(trust: &Trust, terminal: Terminal) -> Vec<String> {
+fn trust(trust: &Trust, cpu_ns: u64, terminal: Terminal) -> Vec<String> {
     let kernel = if trust.kernel_visible { "kernel seen" } else { "kernel not seen" };
     let sentence = format!(
         "user stacks by {}, {kernel}, {} Hz; {} lost; uhr itself took {} of a CPU and {}",
@@ -168,6 +168,16 @@ fn trust(trust: &Trust, terminal: Terminal) -> Vec<String> {
     );
     let mut lines = vec![String::new(), terminal.bold("How far to trust it")];
     let narrower = Terminal { width: terminal.width.saturating_sub(2), ..terminal };
+    if trust.coverage.captured == 0 {
+        let sentence = match cpu_ns {
+            0 => "there are no CPU samples: no time on a CPU was seen".to_owned(),
+            ns => format!(
+                "there are no CPU samples: {} on a CPU, known without a stack",
+                quantity::time(ns as f64)
+            ),
+        };
+        lines.extend(wrap(&sentence, narrower.width).iter().map(|line| format!("  {line}")));
+    }
     lines.extend(answer::coverage(&trust.coverage, "cpu", narrower).iter().map(|line| format!("  {line}")));
     lines.extend(wrap(&sentence, narrower.width).iter().map(|line| format!("  {}", terminal.dim(line))));
     lines

@@ -15,9 +15,13 @@ pub(crate) fn lines(query: &QueryAnswer, detail: Detail, terminal: Terminal) -> 
     // Names are given whole then, at any length.
     let page = if detail == Detail::Full { Terminal { width: usize::MAX, ..terminal } } else { terminal };
     if query.rows.is_empty() {
-        lines.push("nothing fits".to_owned());
+        lines.push(match query.shown.of {
+            0 => "nothing fits".to_owned(),
+            of => format!("no rows after {}", quantity::count(of as f64)),
+        });
     }
     match &query.rows {
+        rows if rows.is_empty() => (),
         Rows::Counted(rows) => {
             lines.extend(counted(query, rows, detail).lines(page, 0));
             lines.extend(answer::interval_notes(rows.iter().map(|row| row.interval_note), terminal));
@@ -25,8 +29,10 @@ pub(crate) fn lines(query: &QueryAnswer, detail: Detail, terminal: Terminal) -> 
         Rows::Resident(rows) => lines.extend(resident(rows).lines(page, 0)),
     }
     lines.push(String::new());
-    lines.extend(answer::shown(&query.shown, matches!(query.rows, Rows::Counted(_))));
-    lines.extend(answer::coverage(&query.coverage, &query.metric.name, terminal));
+    if !query.rows.is_empty() {
+        lines.extend(answer::shown(&query.shown, matches!(query.rows, Rows::Counted(_))));
+    }
+    lines.extend(answer::coverage_in_short(&query.coverage, &query.metric.name, terminal));
     lines.extend(answer::next(&query.next, terminal));
     lines
 }
@@ -49,7 +55,7 @@ fn counted(query: &QueryAnswer, rows: &[CountedRow], detail: Detail) -> Table {
     } else if full {
         columns.push((Column::Extra, "samples"));
     }
-    columns.extend(dimensions.iter().map(|&dimension| (column_of(dimension), dimension.name())));
+    columns.extend(dimensions.iter().map(|&dimension| (column_of(dimension), heading(dimension))));
     let mut table = Table::new(columns);
     let own =
         answer::share_cells(rows.iter().map(|row| (row.self_share, row.self_share_ci95, row.interval_note)));
@@ -82,7 +88,7 @@ fn count(count: u64) -> String {
 fn resident(rows: &[ResidentBytes]) -> Table {
     let dimensions = dimensions(rows.iter().map(|row| &row.key));
     let numbers = ["min", "mean", "max", "last"].map(|heading| (Column::Extra, heading));
-    let names = dimensions.iter().map(|&dimension| (column_of(dimension), dimension.name()));
+    let names = dimensions.iter().map(|&dimension| (column_of(dimension), heading(dimension)));
     let mut table = Table::new(numbers.into_iter().chain(names));
     for row in rows {
         let bytes = [row.min, row.mean, row.max, row.last].map(|bytes| quantity::bytes(bytes as f64));
@@ -101,6 +107,11 @@ fn dimensions<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<Dimension> {
         }
     }
     all
+}
+
+/// Of a part of time the key is where it begins.
+fn heading(dimension: Dimension) -> &'static str {
+    if dimension == Dimension::Time { "from" } else { dimension.name() }
 }
 
 fn column_of(dimension: Dimension) -> Column {

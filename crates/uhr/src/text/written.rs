@@ -30,7 +30,7 @@ pub(crate) fn flamegraph(picture: &FlamegraphAnswer, terminal: Terminal) -> Vec<
         clean(&format!("wrote {}: {}{hidden}", written.path, answer::plural(written.frames, "frame")))
             .into_owned(),
     );
-    lines.extend(answer::coverage(&picture.coverage, &picture.metric.name, terminal));
+    lines.extend(answer::coverage_in_short(&picture.coverage, &picture.metric.name, terminal));
     lines.extend(answer::next(&picture.next, terminal));
     lines
 }
@@ -42,7 +42,7 @@ pub(crate) fn export(export: &ExportAnswer, terminal: Terminal) -> Vec<String> {
     lines.push(
         clean(&format!("wrote {}: {}", written.path, answer::plural(written.frames, "stack"))).into_owned(),
     );
-    lines.extend(answer::coverage(&export.coverage, &export.metric.name, terminal));
+    lines.extend(answer::coverage_in_short(&export.coverage, &export.metric.name, terminal));
     lines.extend(answer::next(&export.next, terminal));
     lines
 }

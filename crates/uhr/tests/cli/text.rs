@@ -58,6 +58,48 @@ fn query_by_thread_time_and_wait() {
 }
 
 #[test]
+fn a_question_without_an_answer_says_why() {
+    golden("query-behind-the-end", &["query", "rec", "--offset", "733"], 100);
+    golden("query-nothing", &["query", "rec", "--function", "main"], 100);
+}
+
+#[test]
+fn a_timeline_is_shown_whole_to_people() {
+    let fixture = Fixture::new();
+    for metric in ["cpu", "resident"] {
+        let args = ["query", "rec", "--metric", metric, "--group-by", "time"];
+        let text = fixture.run(&args).stdout;
+        let starts: Vec<&str> =
+            text.lines().filter(|line| line.ends_with(" s") || line.ends_with(" ms")).collect();
+        assert_eq!(starts.len(), 59, "all 60 parts but the first, which begins at 0 ns: {text}");
+        assert!(text.contains("  from\n"), "{text}");
+        let json = fixture.run(&[&args[..], &["--json"]].concat()).json();
+        assert_eq!(json["shown"]["rows"], 10);
+    }
+}
+
+#[test]
+fn memory_is_asked_by_process_where_nothing_is_said() {
+    let fixture = Fixture::new();
+    let answer = fixture.run(&["query", "rec", "--metric", "resident", "--json"]).json();
+    assert_eq!(answer["request"]["group_by"], serde_json::json!(["process"]));
+}
+
+#[test]
+fn what_an_ordinary_user_cannot_see_is_a_line() {
+    let fixture = Fixture::new();
+    let path = fixture.path("rec/manifest.json");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    manifest["settings"]["kernel_visible"] = false.into();
+    std::fs::write(path, manifest.to_string()).unwrap();
+    let query = fixture.run(&["query", "rec"]).stdout;
+    assert!(query.contains("\nnote: kernel not visible: uhr overview says how to see it\n"), "{query}");
+    assert!(!query.contains("perf_event_paranoid"), "{query}");
+    assert!(fixture.run(&["overview", "rec"]).stdout.contains("perf_event_paranoid=1"));
+    assert!(fixture.run(&["query", "rec", "--json"]).stdout.contains("perf_event_paranoid=1"));
+}
+
+#[test]
 fn query_memory() {
     golden("query-resident", &["query", "rec", "--metric", "resident", "--group-by", "process"], 100);
     golden("query-faults", &["query", "rec", "--metric", "page-faults"], 100);

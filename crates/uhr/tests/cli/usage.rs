@@ -1,6 +1,6 @@
 //! Errors: their exit status, their words, their JSON.
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Ran};
 
 /// Runs with and without `--json`; both have to fail with `status`, the first with this code.
 fn fails(fixture: &Fixture, args: &[&str], status: i32, code: &str) -> serde_json::Value {
@@ -32,12 +32,75 @@ fn what_is_wrong_whatever_the_recording_holds_is_usage() {
         (&["call-paths", "rec"], "usage"),
         (&["frobnicate"], "usage"),
         (&["query", "rec", "--from", "yesterday"], "bad-time"),
+        (&["query", "rec", "--from", "1s", "--to", "0.5s"], "window-empty"),
+        (&["query", "rec", "--from", "20s", "--to", "15s"], "window-empty"),
         (&["query", "rec", "--group-by", "region"], "dimension-not-of-metric"),
         (&["schema", "nothing"], "unknown-schema"),
         (&["doctor", "--pid", "0"], "usage"),
     ] {
         fails(&fixture, args, 2, code);
     }
+}
+
+#[test]
+fn a_question_that_does_not_fit_names_one_that_does() {
+    let fixture = Fixture::new();
+    for (args, status, code, next) in [
+        (&["query", "rec", "--from", "20s"][..], 1, "window-outside-recording", "uhr overview rec"),
+        (
+            &["query", "rec", "-m", "resident", "-g", "function"],
+            2,
+            "dimension-not-of-metric",
+            "uhr query rec --metric resident --group-by process",
+        ),
+        (
+            &["query", "rec", "-g", "region"],
+            2,
+            "dimension-not-of-metric",
+            "uhr query rec --metric page-faults --group-by region",
+        ),
+        (&["doctor", "--pid", "4194304"], 1, "no-such-process", "uhr doctor"),
+    ] {
+        assert_eq!(fails(&fixture, args, status, code)["next"], serde_json::json!([next]), "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_designed_and_not_there_yet_is_said() {
+    for flag in ["--with", "--cgroup", "--syscalls", "--max-overhead"] {
+        let ran = Fixture::empty().run(&["record", flag, "x", "--", "true"]);
+        assert_eq!(ran.status, 2);
+        assert!(ran.stderr.starts_with(&format!("uhr: {flag} is not in this version\n")), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_recording_of_somebody_else_is_not_called_none() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let fixture = Fixture::new();
+    let set = |name: &str, mode| {
+        std::fs::set_permissions(fixture.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mut uhr = fixture.uhr(&["query", "rec", "--json"]);
+    // SAFETY: it asks for a number.
+    if unsafe { libc::geteuid() } == 0 {
+        set("", 0o755);
+        set("rec", 0o700);
+        uhr.uid(65_534).gid(65_534);
+    } else {
+        set("rec", 0);
+    }
+    let Ok(output) = uhr.output() else {
+        eprintln!("SKIPPED: another user cannot run the uhr that was built");
+        return;
+    };
+    set("rec", 0o700);
+    let ran = Ran::of(output);
+    let error = &ran.json()["error"];
+    assert_eq!((ran.status, &error["code"]), (1, &"io".into()));
+    assert_eq!(error["message"], "cannot read rec: Permission denied");
+    assert_eq!(error["hint"], "sudo chown -R \"$USER\" rec");
 }
 
 #[test]

@@ -101,7 +101,8 @@ fn no_process(pid: u32, group: Option<&str>) -> Failure {
             Failure::new(Exit::Failed, "no-such-process", format!("{pid} is a thread of process {group}"))
                 .next(format!("uhr doctor --pid {group}"))
         }
-        None => Failure::new(Exit::Failed, "no-such-process", format!("there is no process {pid}")),
+        None => Failure::new(Exit::Failed, "no-such-process", format!("there is no process {pid}"))
+            .next("uhr doctor"),
     }
 }
 
