@@ -124,8 +124,8 @@ pub trait Table: Default + Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Whether every column has as many values as the others: a stored table may lack one.
-    fn is_whole(&self) -> bool;
+    /// Whether every column has so many values: a stored table may lack one.
+    fn is_whole(&self, rows: usize) -> bool;
     /// Appends a row.
     fn push(&mut self, row: Self::Row);
     /// The row at `index`; panics past the end, as indexing does.
@@ -174,8 +174,7 @@ macro_rules! table {
             fn len(&self) -> usize {
                 [$(self.$column.len(),)*].into_iter().max().unwrap_or(0)
             }
-            fn is_whole(&self) -> bool {
-                let rows = self.len();
+            fn is_whole(&self, rows: usize) -> bool {
                 [$(self.$column.len(),)*].into_iter().all(|values| values == rows)
             }
             fn push(&mut self, row: $Row) {

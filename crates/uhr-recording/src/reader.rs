@@ -87,9 +87,6 @@ impl Recording {
             for group in 0..self.row_groups::<T>()? {
                 self.read_row_group(group, &[], &mut all)?;
             }
-            if !all.is_whole() {
-                return Err(RecordingError::damaged(self.parquet_path::<T>(), "it lacks a column"));
-            }
             return Ok(all);
         }
         self.read_batches::<T>(|batch| append(&mut all, batch))?;
@@ -129,9 +126,13 @@ impl Recording {
         let reader = builder.build().map_err(|error| RecordingError::damaged(&path, error))?;
         for batch in reader {
             let batch = batch.map_err(|error| RecordingError::damaged(&path, error))?;
+            let before = rows.len();
             rows.extend(&batch).map_err(|column| {
                 RecordingError::damaged(&path, format!("column {column} is not what it should be"))
             })?;
+            if columns.is_empty() && !rows.is_whole(before + batch.num_rows()) {
+                return Err(RecordingError::damaged(&path, "it lacks a column"));
+            }
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ pub(crate) fn read_stream<T: Table>(
                 rows.extend(&batch).map_err(|column| {
                     RecordingError::damaged(path, format!("column {column} is not what it should be"))
                 })?;
-                if !rows.is_whole() {
+                if !rows.is_whole(batch.num_rows()) {
                     return Err(RecordingError::damaged(path, "it lacks a column"));
                 }
                 sink(rows)?;
