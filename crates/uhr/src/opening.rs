@@ -42,8 +42,19 @@ fn is_recording(folder: &Path) -> bool {
 }
 
 fn none_here() -> Failure {
+    // What root recorded here may be one.
+    let entries = std::fs::read_dir(".").into_iter().flatten().flatten();
+    let is_forbidden = |path: &PathBuf| {
+        std::fs::metadata(path.join(Manifest::FILE))
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    let forbidden = entries.map(|entry| PathBuf::from(entry.file_name())).filter(is_forbidden).min();
+    let hint = match forbidden {
+        Some(path) => format!("this user may not read {}; name another, or make one", path.display()),
+        None => "name one, or make one".to_owned(),
+    };
     Failure::new(Exit::Failed, "no-recording", "there is no recording in this folder")
-        .hint("name one, or make one: uhr record -- COMMAND")
+        .hint(format!("{hint}: uhr record -- COMMAND"))
         .next("uhr record --help")
 }
 

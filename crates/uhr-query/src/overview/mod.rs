@@ -133,9 +133,8 @@ fn next(found: &Found<'_>) -> Vec<String> {
         })?;
         Some(about(metric).command("call-paths", found.profile).with("function", name).text())
     };
-    // Of what was not seen nothing can be asked: time without a sample has an owner, but no function.
-    let cpu = (found.top.total_ns > 0)
-        .then(|| query(Metric::Cpu, if found.samples > 0 { "function" } else { "process" }));
+    // Of what no sample was taken of nothing can be asked.
+    let cpu = (found.samples > 0).then(|| query(Metric::Cpu, "function"));
     let waits = (found.waits.total_ns > 0).then(|| query(Metric::OffCpu, "wait,function"));
     let mut next = match found.activity.verdict {
         Verdict::Computing | Verdict::Mixed | Verdict::Nothing => Vec::from_iter(cpu.clone()),
@@ -158,9 +157,8 @@ fn next(found: &Found<'_>) -> Vec<String> {
         _ => waits,
     });
     if next.is_empty() {
-        next.push("uhr doctor".to_owned());
+        next.push("uhr record --help".to_owned());
     }
-    next.dedup();
     next.truncate(3);
     next
 }
