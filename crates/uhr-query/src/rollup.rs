@@ -357,6 +357,12 @@ pub(crate) fn totals_by(
     let (grouped, slots) = everything_by(profile, metric, what)?;
     let words = Words { profile, slots, whole_names: false };
     let candidate = |row: &(u32, u32, Sums)| {
+        // Time without a stack has no name that one could mean.
+        let is_like = matches!(grouped.sample_key(row), None | Some(SampleKey::Like { .. }))
+            && matches!(grouped.frame_key(row), None | Some(FrameKey::Like(_)));
+        if !is_like {
+            return None;
+        }
         let key = words.key(&[what], grouped.sample_key(row), grouped.frame_key(row));
         let name = match &key.0.first()?.1 {
             KeyValue::Process { start_s, .. } | KeyValue::Thread { start_s, .. } => {

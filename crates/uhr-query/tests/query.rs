@@ -648,6 +648,7 @@ fn processes_of_one_pid_are_candidates_with_their_beginnings() {
         planted.process_row(process).start_ns = START + start_ms * MS;
         let thread = planted.thread(process, "sh", 7);
         planted.sample(50 + start_ms, thread, &["main"]);
+        planted.without_sample(20, thread, MS, StackEnding::KernelNotVisible);
     }
     let rec = planted.finish();
     let error = ask(&rec.profile, "function", |q| q.filters.process = vec!["no".into()]).unwrap_err();
