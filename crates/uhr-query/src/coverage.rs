@@ -134,7 +134,9 @@ fn ledger(profile: &Profile, metric: Metric, seen: &Seen, is_part: bool) -> Samp
         },
         Metric::Resident => SampleLedger::default(),
     };
-    if !is_part || metric == Metric::Resident {
+    // Until a recording has ended nobody has counted what there should be.
+    let is_counted = matches!(profile.manifest.state, State::Captured | State::Complete);
+    if (!is_part && is_counted) || metric == Metric::Resident {
         return whole;
     }
     let frequency = u64::from(profile.manifest.settings.frequency_hz);
@@ -154,9 +156,13 @@ fn ledger(profile: &Profile, metric: Metric, seen: &Seen, is_part: bool) -> Samp
 fn notes(profile: &Profile, metric: Metric, filters: &Filters, is_part: bool, notes: &mut Vec<String>) {
     let manifest = &profile.manifest;
     match manifest.state {
-        State::Recording => notes.push("The recording is still being made: this is what it holds so far.".to_owned()),
+        State::Recording => notes.push(
+            "The recording is still being made: this is what it holds so far, without the waits that have not ended."
+                .to_owned(),
+        ),
         State::Recovered => notes.push(
-            "Its recorder was killed: what was written until then was recovered, at most the last second is missing."
+            "Its recorder was killed: what was written until then was recovered. At most its last second is missing, \
+             and the waits that had not ended; what it lost is not known."
                 .to_owned(),
         ),
         State::Captured | State::Complete => (),

@@ -22,7 +22,6 @@ use crate::finish;
 use ending::{Ending, Reason};
 use progress::Progress;
 pub(crate) use summary::RecordAnswer;
-use summary::shell_word;
 
 /// Records what the arguments name. The status is the recorded command's, or 0.
 ///
@@ -141,7 +140,7 @@ fn conclude(recorder: Recorder, result: Result<(), CollectError>, folder: &Path)
 
 /// The command that looks at a recording.
 fn overview_of(folder: &Path) -> String {
-    format!("uhr overview {}", shell_word(&folder.display().to_string()))
+    format!("uhr overview {}", uhr_query::quoted(&folder.display().to_string()))
 }
 
 /// What was recorded before the error stays, and can be asked.
