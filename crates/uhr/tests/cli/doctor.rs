@@ -31,8 +31,8 @@ fn a_running_process_is_examined() {
     let fixture = Fixture::empty();
     let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
-    // The exec may still be under way.
-    while std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim() != "sleep" {
+    // The exec, and after it the dynamic loader, may still be under way.
+    while !std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("libc.so") {
         std::thread::yield_now();
     }
     let ran = fixture.run(&["doctor", "--pid", &pid, "--json"]);
