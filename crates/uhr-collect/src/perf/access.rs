@@ -173,7 +173,18 @@ fn has_seccomp_filter() -> bool {
 
 /// The CPUs that are online, by number. Empty if the kernel does not tell.
 pub(super) fn online_cpus() -> Vec<i32> {
-    parse_cpus(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default())
+    let listed = parse_cpus(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
+    if !listed.is_empty() {
+        return listed;
+    }
+    // A chroot or a small container may have no /sys.
+    cpus_of_stat(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// The CPUs that `/proc/stat` has a line of.
+fn cpus_of_stat(stat: &str) -> Vec<i32> {
+    let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
+    stat.lines().filter_map(number).collect()
 }
 
 /// Parses a list such as `0-3,8`.
@@ -197,6 +208,7 @@ mod tests {
         assert_eq!(parse_cpus("0,2-4,7"), [0, 2, 3, 4, 7]);
         assert_eq!(parse_cpus(""), [0; 0]);
         assert_eq!(parse_cpus("x,-1,3"), [3]);
+        assert_eq!(cpus_of_stat("cpu  1 2\ncpu0 1 2\ncpu3 1 2\nintr 5\n"), [0, 3]);
     }
 
     #[test]

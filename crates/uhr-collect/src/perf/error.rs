@@ -10,6 +10,11 @@ pub enum OpenError {
     /// The host or the target does not allow it; says who and what would help.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Neither `/sys` nor `/proc` says which CPUs there are.
+    #[error(
+        "which CPUs there are is told by neither /sys/devices/system/cpu/online nor /proc/stat: mount /proc or /sys here"
+    )]
+    UnknownCpus,
     /// There is nothing to record.
     #[error("every thread had ended before it could be attached")]
     TargetGone,

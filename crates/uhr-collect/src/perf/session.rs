@@ -183,6 +183,9 @@ impl Session {
             .map_err(|source| OpenError::System { step: "reading the limit of open files", source })?;
         let pids = target_pids(targets);
         let cpus = online_cpus();
+        if cpus.is_empty() {
+            return Err(OpenError::UnknownCpus);
+        }
         let wish = first_wish(targets, settings);
         let wanted = wanted_kinds(settings);
         let first_cpu = cpus.first().copied().unwrap_or(0);
