@@ -52,7 +52,8 @@ pub fn syscall_name(number: u32) -> Option<&'static str> {
 
 /// The system call that a kernel function is the entry of (`__x64_sys_futex`, `ksys_read`), of those that commonly block.
 pub fn syscall_of_kernel_function(name: &str) -> Option<u32> {
-    const PREFIXES: &[&str] = &["__x64_sys_", "__se_sys_", "__do_sys_", "ksys_"];
+    // The entry itself is often inlined into the dispatcher; what it calls has nearly the same name.
+    const PREFIXES: &[&str] = &["__x64_sys_", "__se_sys_", "__do_sys_", "ksys_", "do_sys_", "kernel_", "do_"];
     let name = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
     SYSCALLS.iter().find(|row| row.1 == name).map(|row| row.0)
 }
@@ -197,6 +198,9 @@ mod tests {
         assert_eq!(WaitKind::of_kernel_function("schedule"), None);
         assert_eq!(syscall_of_kernel_function("__x64_sys_futex"), Some(202));
         assert_eq!(syscall_of_kernel_function("ksys_read"), Some(0));
+        assert_eq!(syscall_of_kernel_function("kernel_wait4"), Some(61));
+        assert_eq!(syscall_of_kernel_function("do_sys_poll"), Some(7));
+        assert_eq!(syscall_of_kernel_function("do_wait"), None);
         assert_eq!(syscall_of_kernel_function("read"), None);
     }
 }
