@@ -15,8 +15,8 @@ use crate::tasks::Process;
 
 /// Maps that are held open at once: a build may run thousands of short Node processes.
 const MAX_OPEN: usize = 1_024;
-/// The most that is copied of one file.
-const LIMIT: u64 = 256 << 20;
+/// The most that is copied of one file, in bytes.
+pub const EVIDENCE_LIMIT: u64 = 256 << 20;
 
 /// The open maps of the processes that have generated code, by process row.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl GeneratedNames {
         let dumps = self.jitdumps.into_iter().map(|(id, file)| (jitdump_name(id), file));
         for (name, file) in maps.chain(dumps) {
             let mut bytes = Vec::new();
-            if file.take(LIMIT).read_to_end(&mut bytes).is_ok() {
+            if file.take(EVIDENCE_LIMIT).read_to_end(&mut bytes).is_ok() {
                 writer.write_evidence(&name, &bytes)?;
             }
         }

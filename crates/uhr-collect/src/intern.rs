@@ -1,14 +1,9 @@
 //! Frames and stacks under numbers, so that a sample is one number.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 use uhr_model::{FrameId, FrameMode, ModuleId, StackId};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FrameRow, StackRow};
-
-type FxMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
 /// One address of one module: what makes two frames the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,9 +23,9 @@ const NODES_PER_EPOCH: usize = 1 << 20;
 /// Gives numbers to frames and stacks, and writes each when it is first seen.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
-    frames: FxMap<FrameKey, FrameId>,
+    frames: FxHashMap<FrameKey, FrameId>,
     frame_count: u32,
-    nodes: FxMap<(StackId, FrameId), StackId>,
+    nodes: FxHashMap<(StackId, FrameId), StackId>,
     node_count: u32,
 }
 

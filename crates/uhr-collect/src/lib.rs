@@ -25,7 +25,7 @@ mod unwind_choice;
 mod waits;
 
 pub use error::CollectError;
-pub use evidence::{jitdump_name, perf_map_name};
+pub use evidence::{EVIDENCE_LIMIT, jitdump_name, perf_map_name};
 pub use host::{clock, host};
 pub use interrupt::{Interrupt, Interrupts};
 pub use modules::{HeldFile, vdso_image};

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -248,11 +247,4 @@ pub fn vdso_image() -> Option<Vec<u8>> {
     let mut image = vec![0; usize::try_from(end - start).ok()?];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, start).ok()?;
     Some(image)
-}
-
-/// Reads a small file of `/proc` whole.
-pub(crate) fn read_proc(path: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(16 << 20).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }

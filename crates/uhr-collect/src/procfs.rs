@@ -1,9 +1,15 @@
 //! What `/proc` says of processes and threads. Names may hold blanks, parentheses and newlines, and any bytes.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
-use crate::modules::read_proc;
+/// Reads a small file of `/proc` whole.
+fn read_proc(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(16 << 20).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
 
 /// Some fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,6 @@
 //! Processes and threads as they come and go, each with what is known of it.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 use uhr_model::StackEnding;
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{ProcessRow, SampleRow, ThreadRow};
@@ -12,8 +9,6 @@ use crate::address_space::AddressSpace;
 use crate::procfs;
 use crate::unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
-
-pub(crate) type FxMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
 /// A process between two execs.
 #[derive(Debug)]
@@ -67,10 +62,10 @@ const MAX_ENDED: usize = 65_536;
 /// All tasks of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    processes: FxMap<u32, Process>,
-    threads: FxMap<u32, Thread>,
+    processes: FxHashMap<u32, Process>,
+    threads: FxHashMap<u32, Thread>,
     /// When threads ended, by tid.
-    ended: FxMap<u32, u64>,
+    ended: FxHashMap<u32, u64>,
     process_count: u32,
     thread_count: u32,
     /// Since when every CPU has been recorded: a thread that is first seen later, and did not begin, was there all the

@@ -37,8 +37,9 @@ fn steers(char: char) -> bool {
         || matches!(char, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// FNV-1a with 64 bits, folded: the same on every machine, which the standard hashers do not promise.
-fn fnv(text: &str) -> u32 {
+/// FNV-1a with 64 bits, folded because its low bits alone mix little. Written out so that it is the same on every machine
+/// and with every version: it marks names that were cut, and gives functions their colours.
+pub(crate) fn fnv(text: &str) -> u32 {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

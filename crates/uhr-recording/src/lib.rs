@@ -21,7 +21,7 @@ mod writer;
 
 pub use columns::{Column, ColumnDoc, Table};
 pub use error::RecordingError;
-pub use finalize::{Finalized, Scale, finalize, scale_weights};
+pub use finalize::{Finalized, Scale, add_fixed_time, finalize, scale_weights};
 pub use kernel_wait::{KernelWait, NodeWait};
 pub use manifest::{
     Clock, Host, Ledger, MachineLoad, Manifest, SampleLedger, Settings, State, UhrCost, Window, new_id,

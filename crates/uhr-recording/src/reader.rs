@@ -1,11 +1,9 @@
-use std::collections::HashMap;
 use std::fs::File;
-use std::hash::BuildHasherDefault;
 use std::path::{Path, PathBuf};
 
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 
 use crate::manifest::{Manifest, State};
 use crate::stream::read_stream;
@@ -184,7 +182,7 @@ impl Recording {
 /// Rows are written again under their id when they change: the last one counts. Ids have to be dense from 0, as the
 /// writer makes them; a torn tail may end them early.
 fn last_of_each<T: Table>(rows: &T, id: impl Fn(&T::Row) -> u32) -> Result<Vec<T::Row>, RecordingError> {
-    let mut last: HashMap<u32, T::Row, BuildHasherDefault<FxHasher>> = HashMap::default();
+    let mut last: FxHashMap<u32, T::Row> = FxHashMap::default();
     for index in 0..rows.len() {
         let row = rows.row(index);
         last.insert(id(&row), row);

@@ -4,10 +4,7 @@
 //! Long waits are also seen from outside, so a long wait is more likely to have a stack than a short one. Hence the
 //! sharing goes by length: within one class of lengths every wait had the same chance.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 
 use crate::Table;
 use crate::tables::OffCpu;
@@ -25,7 +22,7 @@ struct Times {
 
 /// How much time the waits without a stack have, and those with one, by thread and length.
 #[derive(Debug, Default)]
-pub struct WaitShares(HashMap<Class, Times, BuildHasherDefault<FxHasher>>);
+pub struct WaitShares(FxHashMap<Class, Times>);
 
 /// The class of a wait's length. Below 5 ms a wait is not looked at from outside; above 25 ms it surely was.
 pub fn length_class(duration_ns: u64) -> u8 {

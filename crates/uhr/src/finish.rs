@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use uhr_collect::{HeldFile, jitdump_name, perf_map_name, vdso_image};
+use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, perf_map_name, vdso_image};
 use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
 use uhr_recording::{Finalized, KernelWait, Manifest, Recording, RecordingError, Table, finalize};
@@ -19,8 +19,6 @@ use uhr_symbolize::{
 /// The files of modules that were opened while the target ran.
 pub(crate) type Held = HashMap<ModuleId, HeldFile>;
 
-/// The most that is read of a perf map or jitdump.
-const EVIDENCE_LIMIT: u64 = 256 << 20;
 /// Notes about names that a manifest takes; a program with hundreds of stripped libraries needs no hundred sentences.
 const MAX_NOTES: usize = 10;
 

@@ -33,18 +33,20 @@ pub(crate) fn record(folder: &Path, program: &Path) -> Option<(Captured, Recordi
         unwind: UnwindChoice::Auto,
         stack_size: 16 << 10,
     };
-    let rec = folder.join("rec");
-    let mut recorder = match Recorder::start(&options, &rec) {
-        Ok(recorder) => recorder,
-        Err(error) => {
-            eprintln!("SKIPPED: this host refuses: {error}");
-            return None;
-        }
-    };
+    let mut recorder = start(folder, &options)?;
     let mut child = held.release().unwrap();
     recorder.run(&mut || child.wait(Duration::ZERO).unwrap().is_none()).unwrap();
+    Some(finish(folder, recorder))
+}
+
+fn start(folder: &Path, options: &Options) -> Option<Recorder> {
+    let started = Recorder::start(options, &folder.join("rec"));
+    started.inspect_err(|error| eprintln!("SKIPPED: this host refuses: {error}")).ok()
+}
+
+fn finish(folder: &Path, recorder: Recorder) -> (Captured, Recording) {
     let captured = recorder.finish().unwrap();
-    Some((captured, Recording::open(&rec).unwrap()))
+    (captured, Recording::open(&folder.join("rec")).unwrap())
 }
 
 /// Records what runs already, as long as `go_on` says so.
@@ -54,17 +56,9 @@ pub(crate) fn attach(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Option<(Captured, Recording)> {
     let options = Options { target, frequency: 999, unwind: UnwindChoice::Dwarf, stack_size: 16 << 10 };
-    let rec = folder.join("rec");
-    let mut recorder = match Recorder::start(&options, &rec) {
-        Ok(recorder) => recorder,
-        Err(error) => {
-            eprintln!("SKIPPED: this host refuses: {error}");
-            return None;
-        }
-    };
+    let mut recorder = start(folder, &options)?;
     recorder.run(go_on).unwrap();
-    let captured = recorder.finish().unwrap();
-    Some((captured, Recording::open(&rec).unwrap()))
+    Some(finish(folder, recorder))
 }
 
 /// The body of a test, run as an ordinary user: by this very test program again where we are root.

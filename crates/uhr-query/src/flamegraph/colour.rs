@@ -6,6 +6,7 @@
 use uhr_model::FrameMode;
 
 use super::tree::Function;
+use crate::names::fnv;
 
 /// Shades of one hue: a module picks one of four hues close by, a name one of three lightnesses.
 const LIGHTNESSES: u32 = 3;
@@ -16,8 +17,8 @@ pub(super) fn class(function: &Function) -> String {
     match function.mode {
         None => "n".to_string(),
         Some(mode) => {
-            let module = hash(function.module.as_deref().unwrap_or_default());
-            let shade = module % NEARBY_HUES * LIGHTNESSES + hash(&function.name) % LIGHTNESSES;
+            let module = fnv(function.module.as_deref().unwrap_or_default());
+            let shade = module % NEARBY_HUES * LIGHTNESSES + fnv(&function.name) % LIGHTNESSES;
             format!("{}{shade}", letter(mode))
         }
     }
@@ -41,14 +42,6 @@ pub(super) fn label(mode: FrameMode) -> &'static str {
         FrameMode::Jit => "JIT",
         FrameMode::Interpreter => "interpreter",
     }
-}
-
-/// FNV-1a, folded because its low bits alone mix little: written out so that no library's change moves the colours.
-pub(super) fn hash(text: &str) -> u32 {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (hash ^ (hash >> 32)) as u32
 }
 
 #[cfg(test)]

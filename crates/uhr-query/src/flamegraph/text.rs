@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use super::colour::hash;
+use crate::names::fnv;
 
 /// Longest name in a tooltip, in characters. C++ names can have tens of kilobytes, and each frame repeats its name.
 const NAME_LIMIT: usize = 600;
@@ -61,7 +61,7 @@ pub(super) fn tooltip_name(name: &str) -> Cow<'_, str> {
     };
     let mut text = visible(&name[..cut]).into_owned();
     // Writing to a String does not fail.
-    let _ = write!(text, "… [{} bytes, #{:08x}]", name.len(), hash(name));
+    let _ = write!(text, "… [{} bytes, #{:08x}]", name.len(), fnv(name));
     Cow::Owned(text)
 }
 
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn long_names_stay_apart() {
         let (one, two) = ("x".repeat(61_440) + "1", "x".repeat(61_440) + "2");
-        assert!(tooltip_name(&one).ends_with(&format!("… [61441 bytes, #{:08x}]", hash(&one))));
+        assert!(tooltip_name(&one).ends_with(&format!("… [61441 bytes, #{:08x}]", fnv(&one))));
         assert_ne!(tooltip_name(&one), tooltip_name(&two));
         assert!(tooltip_name(&one).len() < 700);
     }

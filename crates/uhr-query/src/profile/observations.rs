@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use uhr_model::StackEnding;
 use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
-use uhr_recording::{KernelWait, Recording, Scale, Table, WaitShares, scale_weights};
+use uhr_recording::{KernelWait, Recording, Scale, Table, WaitShares, add_fixed_time, scale_weights};
 
 use super::StackTree;
 use crate::QueryError;
@@ -55,13 +54,7 @@ impl Observations {
         }
         let mut samples: Samples = recording.table()?;
         let mut fixed = vec![0u64; threads.len()];
-        for row in 0..samples.len() {
-            let without =
-                StackEnding::from_code(samples.ending[row]).is_some_and(StackEnding::is_without_sample);
-            if without && let Some(sum) = fixed.get_mut(samples.thread[row] as usize) {
-                *sum = sum.saturating_add(samples.weight_ns[row]);
-            }
-        }
+        add_fixed_time(&samples, &mut fixed);
         scale_weights(&mut samples, threads, &fixed, &mut vec![0; threads.len()]);
         let (mut off_cpu, mut faults, resident) =
             (recording.table::<OffCpu>()?, recording.table::<Faults>()?, recording.table()?);

@@ -14,7 +14,7 @@ use frame_order::FrameOrder;
 use parquet_table::{copy, write_rows};
 use stack_order::StackOrder;
 use switch_cost::SwitchCost;
-pub use weights::{Scale, scale_weights};
+pub use weights::{Scale, add_fixed_time, scale_weights};
 
 use crate::RecordingError;
 use crate::kernel_wait::KernelWait;
@@ -131,7 +131,11 @@ fn write_samples(
     threads: &[ThreadRow],
     remap: &StackOrder,
 ) -> Result<(&'static str, u64), RecordingError> {
-    let fixed = weights::fixed_time(recording, threads.len())?;
+    let mut fixed = vec![0u64; threads.len()];
+    recording.read_batches::<Samples>(|rows| {
+        add_fixed_time(&rows, &mut fixed);
+        Ok(())
+    })?;
     let mut so_far = vec![0u64; threads.len()];
     copy::<Samples>(recording, |rows| {
         scale_weights(rows, threads, &fixed, &mut so_far);

@@ -1,18 +1,13 @@
 //! The stack tree in its final order. It was written in the order of discovery, and anew after every epoch; here equal
 //! nodes become one and the order becomes depth-first, which compresses better and lets a query roll it up in one pass.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 
 use super::frame_order::FrameOrder;
 use crate::RecordingError;
 use crate::columns::Table;
 use crate::reader::Recording;
 use crate::tables::{StackRow, Stacks};
-
-type FxMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
 /// Equal nodes merged, in depth-first order.
 #[derive(Debug)]
@@ -27,7 +22,7 @@ impl StackOrder {
     pub(super) fn read(recording: &Recording, frames: &FrameOrder) -> Result<Self, RecordingError> {
         let mut merged_of_old = Vec::new();
         let mut merged: Vec<(u32, u32)> = Vec::new();
-        let mut known: FxMap<(u32, u32), u32> = FxMap::default();
+        let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut damaged = false;
         recording.read_batches::<Stacks>(|rows| {
             for row in 0..rows.len() {

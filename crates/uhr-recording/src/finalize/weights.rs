@@ -2,9 +2,7 @@
 
 use uhr_model::StackEnding;
 
-use crate::RecordingError;
 use crate::columns::Table;
-use crate::reader::Recording;
 use crate::tables::{Samples, ThreadRow};
 
 /// Gives every CPU sample the time it stands for: a thread's exact time on CPU, less what is already counted without a
@@ -59,18 +57,12 @@ impl Scale {
     }
 }
 
-/// Time of each thread that rows without a sample stand for.
-pub(super) fn fixed_time(recording: &Recording, threads: usize) -> Result<Vec<u64>, RecordingError> {
-    let mut fixed = vec![0u64; threads];
-    recording.read_batches::<Samples>(|rows| {
-        for row in 0..rows.len() {
-            let without =
-                StackEnding::from_code(rows.ending[row]).is_some_and(StackEnding::is_without_sample);
-            if without && let Some(sum) = fixed.get_mut(rows.thread[row] as usize) {
-                *sum = sum.saturating_add(rows.weight_ns[row]);
-            }
+/// Adds the time that rows without a sample stand for to that of their threads.
+pub fn add_fixed_time(rows: &Samples, fixed_ns: &mut [u64]) {
+    for row in 0..rows.len() {
+        let without = StackEnding::from_code(rows.ending[row]).is_some_and(StackEnding::is_without_sample);
+        if without && let Some(sum) = fixed_ns.get_mut(rows.thread[row] as usize) {
+            *sum = sum.saturating_add(rows.weight_ns[row]);
         }
-        Ok(())
-    })?;
-    Ok(fixed)
+    }
 }
