@@ -126,6 +126,9 @@ impl Tasks {
                 executable: procfs::executable(pid),
                 start_ns: now_ns,
                 end_ns: None,
+                cgroup: None,
+                container: None,
+                pod: None,
             };
             *count += 1;
             writer.push_process(row.clone());
@@ -389,6 +392,7 @@ impl Tasks {
                 stack: 0,
                 weight_ns,
                 ending: ending.code(),
+                syscall: None,
             });
         }
     }

@@ -189,6 +189,8 @@ impl ThreadTime {
             runnable,
             wait: of.wait.code(),
             syscall: of.syscall,
+            waker: 0,
+            waker_stack: 0,
         };
         if duration_ns >= MERGE_NS {
             writer.push_off_cpu(row);

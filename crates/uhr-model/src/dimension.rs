@@ -25,10 +25,20 @@ codes! {
         Region = 9 "region",
         /// When: 60 equal parts of the window, or parts of a given length.
         Time = 10 "time",
-        /// The system call that a thread waited in.
+        /// The system call that a thread was in.
         Syscall = 11 "syscall",
         /// What kind of thing a thread waited for.
         Wait = 12 "wait",
+        /// What ended a wait: a thread, or an interrupt.
+        Waker = 13 "waker",
+        /// The cgroup of the process, as a path.
+        Cgroup = 14 "cgroup",
+        /// The container of the process, by its id.
+        Container = 15 "container",
+        /// The pod of the process, by its uid.
+        Pod = 16 "pod",
+        /// The CPU that ran the thread.
+        Cpu = 17 "cpu",
     }
 }
 

@@ -159,6 +159,7 @@ fn write_observations(writer: &mut RecordingWriter, random: &mut Random, samples
             stack,
             weight_ns: 1_000_000,
             ending,
+            syscall: None,
         });
         if at % 20 == 0 {
             let duration_ns = 1_000 + u64::from(random.below(5_000_000));
@@ -174,11 +175,22 @@ fn write_observations(writer: &mut RecordingWriter, random: &mut Random, samples
                 runnable: at % 100 == 0,
                 wait: WaitKind::ALL[random.below(WaitKind::ALL.len() as u32) as usize].code(),
                 syscall: Some(202),
+                waker: 0,
+                waker_stack: 0,
             });
         }
         if at % 50 == 0 {
             let region = (random.below(4)) as u8;
-            writer.push_fault(FaultRow { time_ns, thread, stack, ending, address: at, region, weight: 1 });
+            writer.push_fault(FaultRow {
+                time_ns,
+                thread,
+                stack,
+                ending,
+                address: at,
+                region,
+                weight: 1,
+                major: false,
+            });
         }
         if at % 100_000 == 0 {
             for process in 0..PROCESSES {
@@ -209,6 +221,9 @@ fn write_owners(writer: &mut RecordingWriter, of_thread: &[u64]) {
             executable: None,
             start_ns: START_NS,
             end_ns: None,
+            cgroup: None,
+            container: None,
+            pod: None,
         });
     }
     for (id, &samples) in of_thread.iter().enumerate() {

@@ -88,6 +88,10 @@ impl GroupBy {
             (_, Dimension::Syscall | Dimension::Wait) => {
                 matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall)
             }
+            (
+                _,
+                Dimension::Waker | Dimension::Cgroup | Dimension::Container | Dimension::Pod | Dimension::Cpu,
+            ) => false,
             _ => true,
         };
         match self.dimensions.iter().find(|dimension| !fits(**dimension)) {

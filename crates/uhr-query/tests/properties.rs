@@ -207,6 +207,9 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 executable: None,
                 start_ns: x,
                 end_ns: (c > 0).then_some(y),
+                cgroup: None,
+                container: None,
+                pod: None,
             }),
             1 => writer.push_thread(ThreadRow {
                 id: id(1),
@@ -243,6 +246,7 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 stack: b,
                 weight_ns: y,
                 ending: code,
+                syscall: None,
             }),
             6 => writer.push_off_cpu(OffCpuRow {
                 start_ns: x.min(y),
@@ -256,6 +260,8 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 runnable: d == 0,
                 wait: code,
                 syscall: Some(d),
+                waker: 0,
+                waker_stack: 0,
             }),
             7 => writer.push_fault(FaultRow {
                 time_ns: x,
@@ -265,6 +271,7 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 address: y,
                 region: code,
                 weight: z,
+                major: false,
             }),
             _ => {
                 writer.push_resident(ResidentRow {
@@ -362,6 +369,7 @@ fn damage_is_named() {
         stack,
         weight_ns: 1,
         ending: StackEnding::Complete.code(),
+        syscall: None,
     };
     let code = |result: Result<(), uhr_query::QueryError>| result.unwrap_err().code();
     assert!(load(&|_| ()).is_ok());

@@ -303,6 +303,8 @@ fn merged_waits_share_their_time_over_the_windows_they_lie_in() {
         runnable: false,
         wait: WaitKind::Pipe.code(),
         syscall: None,
+        waker: 0,
+        waker_stack: 0,
     });
     let rec = planted.finish();
     let part = |from: u64, to: u64| {

@@ -24,7 +24,8 @@ pub use error::RecordingError;
 pub use finalize::{Finalized, Scale, add_fixed_time, finalize, scale_weights};
 pub use kernel_wait::{KernelWait, NodeWait};
 pub use manifest::{
-    Clock, Host, Ledger, MachineLoad, Manifest, SampleLedger, Settings, State, UhrCost, Window, new_id,
+    Clock, CpuTicks, Host, Ledger, MachineLoad, Manifest, ProgramCost, SampleLedger, Settings, State,
+    UhrCost, Window, new_id,
 };
 pub use reader::{Recording, Torn};
 pub use wait_shares::{WaitShares, length_class};

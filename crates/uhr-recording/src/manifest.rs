@@ -71,7 +71,7 @@ pub struct Host {
 /// How the recording was made.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
-    /// The sampler: `perf`.
+    /// The sampler: `perf` or `ebpf`.
     pub sampler: String,
     /// Samples a second and CPU that were asked for.
     pub frequency_asked_hz: u32,
@@ -85,8 +85,11 @@ pub struct Settings {
     pub stack_size: Option<u32>,
     /// Whether kernel code was visible.
     pub kernel_visible: bool,
-    /// How the stacks of waits were taken: `switch`, `outside` or `none`.
+    /// How the stacks of waits were taken: `switch`, `outside`, `clock` or `none`.
     pub wait_stacks: String,
+    /// With `clock`: the time between two looks at who waits, in nanoseconds.
+    #[serde(default)]
+    pub wait_period_ns: Option<u64>,
     /// What was recorded: `command`, `processes` or `machine`.
     pub target: String,
     /// The program that was started, without its arguments.
@@ -145,6 +148,20 @@ pub struct Ledger {
     /// Any other miss, by name.
     #[serde(default)]
     pub misses: BTreeMap<String, u64>,
+    /// Ticks of the clock on each CPU, where there is one clock a CPU.
+    #[serde(default)]
+    pub cpus: Vec<CpuTicks>,
+}
+
+/// The clock of one CPU: how often it ticked while a recorded thread ran, and how often that became a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CpuTicks {
+    /// The CPU.
+    pub cpu: u32,
+    /// Ticks there were.
+    pub expected: u64,
+    /// Ticks that became samples.
+    pub captured: u64,
 }
 
 /// How busy the machine itself was while recording, so that "slow" can be told from "starved".
@@ -159,12 +176,27 @@ pub struct MachineLoad {
 }
 
 /// What recording itself cost.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct UhrCost {
     /// uhr's own CPU time while recording, in nanoseconds.
     pub cpu_ns: u64,
     /// uhr's largest resident memory, in bytes.
     pub peak_memory_bytes: u64,
+    /// What its programs took in the kernel, in nanoseconds of CPU time: an estimate.
+    #[serde(default)]
+    pub kernel_ns: Option<u64>,
+    /// What each of its programs took in the kernel, by name.
+    #[serde(default)]
+    pub programs: BTreeMap<String, ProgramCost>,
+}
+
+/// What one program took in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ProgramCost {
+    /// How often it ran.
+    pub runs: u64,
+    /// How long it ran in all, in nanoseconds.
+    pub ns: u64,
 }
 
 /// The manifest of a recording.

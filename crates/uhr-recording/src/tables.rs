@@ -17,6 +17,8 @@ table! {
         weight_ns: u64,
         /// Code of `StackEnding`: why the stack ends where it does, or why there is none.
         ending: u8,
+        /// Number of the system call that it was in, where that was seen.
+        syscall: Option<u32>,
     }
 }
 
@@ -46,6 +48,31 @@ table! {
         wait: u8,
         /// Number of the system call that it waited in, where that was seen.
         syscall: Option<u32>,
+        /// Row of `wakers`: what ended the wait; 0 where that was not seen.
+        waker: u32,
+        /// Row of `stacks`: what the waker was doing; 0 where that was not seen.
+        waker_stack: u32,
+    }
+}
+
+table! {
+    /// What ended waits, as a tree: the waker of a wait, and who had ended the waker's own last wait. Row 0: not known.
+    /// Rows come before the rows that use them.
+    Wakers, WakerRow, "wakers" {
+        /// This row's number.
+        id: u32,
+        /// Row of `wakers`: who had ended the last wait of this waker; missing where that is not known.
+        woken_by: Option<u32>,
+        /// Row of `threads`, if the waker was recorded.
+        thread: Option<u32>,
+        /// The waker's pid, in the namespace that uhr ran in.
+        pid: Option<u32>,
+        /// Its tid, in the namespace that uhr ran in.
+        tid: Option<u32>,
+        /// Its name (`comm`).
+        name: Option<String>,
+        /// Code of `Interrupt`, where an interrupt and no thread ended the wait.
+        interrupt: Option<u8>,
     }
 }
 
@@ -66,6 +93,8 @@ table! {
         region: u8,
         /// How many faults the row stands for.
         weight: u64,
+        /// Whether it had to wait for a disk.
+        major: bool,
     }
 }
 
@@ -192,6 +221,12 @@ table! {
         start_ns: u64,
         /// When it ended; missing if it outlived the recording.
         end_ns: Option<u64>,
+        /// Path of its cgroup, as the host sees it.
+        cgroup: Option<String>,
+        /// Id of the container that its cgroup belongs to.
+        container: Option<String>,
+        /// Uid of the pod that its cgroup belongs to.
+        pod: Option<String>,
     }
 }
 

@@ -94,6 +94,8 @@ mod tests {
             runnable: false,
             wait: 0,
             syscall: None,
+            waker: 0,
+            waker_stack: 0,
         }
     }
 

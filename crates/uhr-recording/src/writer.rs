@@ -9,6 +9,7 @@ use crate::stream::TableStream;
 use crate::tables::{
     FaultRow, Faults, FrameRow, Frames, MappingRow, Mappings, ModuleRow, Modules, OffCpu, OffCpuRow,
     ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples, StackRow, Stacks, ThreadRow, Threads,
+    WakerRow, Wakers,
 };
 
 /// A batch is written at this many rows even before its second is over, so that memory stays bounded.
@@ -65,6 +66,7 @@ streams! {
     Mappings MappingRow mappings push_mapping,
     Frames FrameRow frames push_frame,
     Stacks StackRow stacks push_stack,
+    Wakers WakerRow wakers push_waker,
     Samples SampleRow samples push_sample,
     OffCpu OffCpuRow offcpu push_off_cpu,
     Faults FaultRow faults push_fault,

@@ -27,6 +27,9 @@ fn write_recording(folder: &Path) {
         executable: Some("/bin/x".into()),
         start_ns: 0,
         end_ns: Some(u64::MAX),
+        cgroup: None,
+        container: None,
+        pod: None,
     });
     writer.push_thread(ThreadRow {
         id: 0,
@@ -50,7 +53,15 @@ fn write_recording(folder: &Path) {
     writer.push_stack(StackRow { id: 1, parent: Some(0), frame: Some(0) });
     writer.push_stack(StackRow { id: 2, parent: Some(1), frame: Some(1) });
     for (time_ns, stack) in [(10, 2), (20, 2), (30, 1), (40, 2)] {
-        writer.push_sample(SampleRow { time_ns, thread: 0, cpu: 1, stack, weight_ns: 1, ending: complete });
+        writer.push_sample(SampleRow {
+            time_ns,
+            thread: 0,
+            cpu: 1,
+            stack,
+            weight_ns: 1,
+            ending: complete,
+            syscall: None,
+        });
     }
     writer.push_off_cpu(OffCpuRow {
         start_ns: 50,
@@ -64,6 +75,8 @@ fn write_recording(folder: &Path) {
         runnable: false,
         wait: sleep,
         syscall: Some(230),
+        waker: 0,
+        waker_stack: 0,
     });
     writer.finish(&manifest).unwrap();
     let location = |frame, function: &str| LocationRow {
@@ -92,7 +105,7 @@ by_function = duckdb.sql(f"""
 assert by_function == [("work", 3_000_000_000), ("main", 1_000_000_000)], by_function
 waits = duckdb.sql(f"SELECT sum(duration_ns)::BIGINT, max(syscall), bool_or(runnable) FROM '{rec}/offcpu.parquet'").fetchall()[0]
 assert waits == (2_000_000_000, 230, False), waits
-for table in "samples offcpu faults resident stacks frames locations modules mappings processes threads".split():
+for table in "samples offcpu wakers faults resident stacks frames locations modules mappings processes threads".split():
     rows = pandas.read_parquet(f"{rec}/{table}.parquet")
     assert len(rows) == duckdb.sql(f"SELECT count(*) FROM '{rec}/{table}.parquet'").fetchall()[0][0], table
 processes = pandas.read_parquet(f"{rec}/processes.parquet")

@@ -4,10 +4,11 @@
 
 use std::fmt::Write as _;
 
-use uhr_model::{FrameMode, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
+use uhr_model::{FrameMode, Interrupt, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_recording::Table;
 use uhr_recording::tables::{
     Faults, Frames, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks, Threads,
+    Wakers,
 };
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
@@ -32,6 +33,7 @@ fn schema() -> String {
     let mut page = String::new();
     table::<Samples>(&mut page);
     table::<OffCpu>(&mut page);
+    table::<Wakers>(&mut page);
     table::<Faults>(&mut page);
     table::<Resident>(&mut page);
     table::<Stacks>(&mut page);
@@ -46,6 +48,7 @@ fn schema() -> String {
     codes(&mut page, "FrameMode", FrameMode::ALL, FrameMode::code, FrameMode::name);
     codes(&mut page, "ModuleKind", ModuleKind::ALL, ModuleKind::code, ModuleKind::name);
     codes(&mut page, "WaitKind", WaitKind::ALL, WaitKind::code, WaitKind::name);
+    codes(&mut page, "Interrupt", Interrupt::ALL, Interrupt::code, Interrupt::name);
     codes(&mut page, "Region", Region::ALL, Region::code, Region::name);
     codes(&mut page, "Unsymbolized", Unsymbolized::ALL, Unsymbolized::code, Unsymbolized::name);
     page.push('\n');

@@ -17,7 +17,7 @@ fn manifest() -> Manifest {
 }
 
 fn sample(time_ns: u64, stack: u32, ending: StackEnding, weight_ns: u64) -> SampleRow {
-    SampleRow { time_ns, thread: 0, cpu: 1, stack, weight_ns, ending: ending.code() }
+    SampleRow { time_ns, thread: 0, cpu: 1, stack, weight_ns, ending: ending.code(), syscall: None }
 }
 
 /// main -> a -> b twice over (a second epoch found the same nodes again), and main -> c.
@@ -32,6 +32,9 @@ fn write_small(folder: &Path) -> RecordingWriter {
         executable: None,
         start_ns: 0,
         end_ns: None,
+        cgroup: None,
+        container: None,
+        pod: None,
     });
     let process = ProcessRow {
         id: 0,
@@ -42,6 +45,9 @@ fn write_small(folder: &Path) -> RecordingWriter {
         executable: None,
         start_ns: 0,
         end_ns: Some(9),
+        cgroup: None,
+        container: None,
+        pod: None,
     };
     writer.push_process(process);
     writer.push_thread(ThreadRow {

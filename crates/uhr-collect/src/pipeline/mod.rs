@@ -136,6 +136,7 @@ impl Pipeline {
                     stack: stack.0,
                     weight_ns: sample.period,
                     ending: ending.code(),
+                    syscall: None,
                 });
             }
             EventKind::PageFault => {
@@ -149,6 +150,7 @@ impl Pipeline {
                     address,
                     region: region.unwrap_or(Region::Unknown).code(),
                     weight: sample.period,
+                    major: false,
                 });
             }
             EventKind::Switch | EventKind::SwitchThinned => {

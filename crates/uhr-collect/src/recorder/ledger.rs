@@ -60,6 +60,7 @@ impl Recorder {
             frames: std::collections::BTreeMap::new(),
             threads_inexact: self.pipeline.tasks.inexact,
             misses,
+            cpus: Vec::new(),
         }
     }
 

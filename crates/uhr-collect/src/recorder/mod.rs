@@ -297,6 +297,7 @@ fn settings_of(
         stack_size: (!frame_pointers).then_some(granted.stack_copy_bytes),
         kernel_visible: granted.kernel_visible,
         wait_stacks: if granted.switch_stacks { "switch" } else { "outside" }.to_owned(),
+        wait_period_ns: None,
         target: target.to_owned(),
         command,
         pids,
@@ -357,5 +358,9 @@ fn cost() -> UhrCost {
     let peak_kb = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    UhrCost { cpu_ns: procfs::own_cpu_ns(), peak_memory_bytes: peak_kb.unwrap_or(0) * 1024 }
+    UhrCost {
+        cpu_ns: procfs::own_cpu_ns(),
+        peak_memory_bytes: peak_kb.unwrap_or(0) * 1024,
+        ..UhrCost::default()
+    }
 }

@@ -83,6 +83,9 @@ impl Planted {
             executable: None,
             start_ns: START,
             end_ns: None,
+            cgroup: None,
+            container: None,
+            pod: None,
         });
         id
     }
@@ -221,6 +224,7 @@ impl Planted {
             stack,
             weight_ns,
             ending: ending.code(),
+            syscall: None,
         });
     }
 
@@ -247,6 +251,8 @@ impl Planted {
             runnable,
             wait: wait.code(),
             syscall: (wait == WaitKind::Sleep).then_some(230),
+            waker: 0,
+            waker_stack: 0,
         });
     }
 
@@ -267,6 +273,7 @@ impl Planted {
             address: 0x7000,
             region: region.code(),
             weight,
+            major: false,
         });
     }
 

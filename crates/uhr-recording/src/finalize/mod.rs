@@ -22,7 +22,7 @@ use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
     Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
-    ThreadRow, Threads,
+    ThreadRow, Threads, Wakers,
 };
 use crate::wait_shares::WaitShares;
 use crate::writer::write_manifest;
@@ -95,8 +95,10 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
             cost.take_from(rows);
             wait_shares.apply(rows);
             renumber(&mut rows.stack);
+            renumber(&mut rows.waker_stack);
             KernelWait::tell(&node_waits, rows);
         })?,
+        copy::<Wakers>(recording, |_| ())?,
         copy::<Faults>(recording, |rows| {
             renumber(&mut rows.stack);
             faults.scale(&mut rows.weight);

@@ -61,7 +61,12 @@ fn about(dimension: Dimension) -> &'static str {
         Dimension::Line => "The source line",
         Dimension::Region => "The kind of memory that faulted (page-faults)",
         Dimension::Time => "60 equal parts of the window",
-        Dimension::Syscall => "The system call that a thread waited in (off-cpu, runqueue, wall)",
+        Dimension::Syscall => "The system call that a thread was in",
         Dimension::Wait => "What a thread waited for: lock, sleep, poll, pipe, ... (off-cpu, runqueue, wall)",
+        Dimension::Waker => "What ended the wait: a thread, or an interrupt (off-cpu)",
+        Dimension::Cgroup => "The cgroup of the process, as a path",
+        Dimension::Container => "The container of the process, by its id",
+        Dimension::Pod => "The pod of the process, by its uid",
+        Dimension::Cpu => "The CPU that ran the thread (cpu)",
     }
 }

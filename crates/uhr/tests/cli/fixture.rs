@@ -186,6 +186,9 @@ fn write_dictionaries(writer: &mut RecordingWriter) {
         executable: Some("/opt/app".into()),
         start_ns: START_NS,
         end_ns,
+        cgroup: None,
+        container: None,
+        pod: None,
     });
     for (id, tid, name, on_cpu_ns, samples) in
         [(0, 4711, "app", 9 * SECOND, 900), (1, 4712, "worker", SECOND, 100)]
@@ -247,6 +250,7 @@ fn write_observations(writer: &mut RecordingWriter) {
             stack,
             weight_ns: 10_000_000,
             ending: ending.code(),
+            syscall: None,
         });
     }
     for second in 0..10 {
@@ -262,6 +266,8 @@ fn write_observations(writer: &mut RecordingWriter) {
             runnable: false,
             wait: WaitKind::Lock.code(),
             syscall: Some(202),
+            waker: 0,
+            waker_stack: 0,
         });
         writer.push_fault(FaultRow {
             time_ns: START_NS + second * SECOND,
@@ -271,6 +277,7 @@ fn write_observations(writer: &mut RecordingWriter) {
             address: 0x7000_0000,
             region: Region::Heap.code(),
             weight: 12,
+            major: false,
         });
         writer.push_resident(ResidentRow {
             time_ns: START_NS + second * SECOND,
