@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the programs in the kernel and their reader agree on. The only other place that knows these layouts is
+   src/abi.rs; both hold the sizes against each other (UHR_SIZE here, `const` assertions there). */
+#ifndef UHR_ABI_H
+#define UHR_ABI_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define UHR_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
+
+#define UHR_MAX_FRAMES 127      /* of the kernel, and again of the program */
+#define UHR_MAX_COPY 16384      /* bytes of stack */
+#define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
+#define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */
+#define UHR_HOPS 3              /* wakers behind the waker */
+#define UHR_NO_SYSCALL 0xffff
+
+/* What an event tells. */
+enum uhr_event_kind {
+    UHR_CPU = 1,         /* struct uhr_sample: a tick of the clock met this thread on a CPU */
+    UHR_FAULT = 2,       /* struct uhr_sample: it touched memory that was not there */
+    UHR_WAIT_STACK = 3,  /* struct uhr_sample: it was seen waiting */
+    UHR_WAKER_STACK = 4, /* struct uhr_sample: this is what the waker of `wait` of `wait_tid` was doing */
+    UHR_WOKEN = 5,       /* struct uhr_woken: the wait of which the stack was taken has ended; by whom */
+    UHR_WAIT_END = 6,    /* struct uhr_wait_end: the thread runs again */
+    UHR_TIMES = 7,       /* struct uhr_times: the sums of a thread so far */
+    UHR_THREAD_END = 8,  /* struct uhr_times: its last */
+};
+
+struct uhr_head {
+    u32 kind;
+    u32 cpu;
+    u64 time_ns; /* CLOCK_MONOTONIC */
+    u32 pid;     /* of the namespace that uhr runs in; 0: not in it */
+    u32 tid;
+};
+UHR_SIZE(struct uhr_head, 24);
+
+/* Flags of a sample. */
+enum uhr_sample_flag {
+    UHR_IN_KERNEL = 1,
+    UHR_CHAIN_FULL = 2,    /* more frames than fit */
+    UHR_32_BIT = 4,
+    UHR_KERNEL_THREAD = 8, /* there is no program */
+    UHR_MAJOR = 16,        /* a fault that waited for a disk */
+    UHR_CHAIN = 32,        /* frame pointers were followed; otherwise the stack was copied */
+};
+
+/* A stack, and what was known when it was taken. Behind it lie `kernel_frames` and `user_frames` addresses of 8 bytes,
+   leaf first, and `copied` bytes of stack from `sp` on. */
+struct uhr_sample {
+    struct uhr_head head;
+    u64 ip, sp, bp; /* user registers, 0 without a program */
+    u64 address;    /* of a fault; otherwise the period of the clock in ns */
+    u32 wait;       /* number of the wait, of those of this thread or of `wait_tid` */
+    u32 wait_tid;
+    u16 kernel_frames;
+    u16 user_frames;
+    u32 copied;
+    u16 syscall;
+    u16 flags;
+    u32 unused;
+};
+UHR_SIZE(struct uhr_sample, 80);
+
+struct uhr_task {
+    u32 pid;
+    u32 tid;
+};
+
+/* `head` is of the thread that was woken. */
+struct uhr_woken {
+    struct uhr_head head;
+    u32 wait;
+    u32 is_interrupt;              /* an interrupt did it, and no thread */
+    struct uhr_task waker;
+    struct uhr_task hops[UHR_HOPS]; /* who had ended the waker's last wait, and so on; tid 0: not known, ~0: an interrupt */
+    char name[16];                 /* of the waker */
+};
+UHR_SIZE(struct uhr_woken, 80);
+
+/* How a thread waits, as the scheduler has it. */
+enum uhr_how {
+    UHR_INTERRUPTIBLE = 0,
+    UHR_UNINTERRUPTIBLE = 1,
+    UHR_DISK = 2,    /* uninterruptible, and the kernel counts it as waiting for a disk */
+    UHR_STOPPED = 3, /* by a signal or a debugger */
+};
+
+/* What the file is that a thread reads or writes. */
+enum uhr_file {
+    UHR_FILE_UNKNOWN = 0,
+    UHR_FILE_PIPE = 1,
+    UHR_FILE_SOCKET = 2,
+    UHR_FILE_DISK = 3,
+    UHR_FILE_DEVICE = 4,
+    UHR_FILE_OTHER = 5, /* eventfd, timerfd, inotify and the like */
+};
+
+/* Why a thread waits: slots with the same why are one sum. */
+struct uhr_why {
+    u16 syscall; /* UHR_NO_SYSCALL: none */
+    u8 how;
+    u8 file;
+};
+UHR_SIZE(struct uhr_why, 4);
+
+struct uhr_wait_end {
+    struct uhr_head head; /* `time_ns`: when it ran again */
+    u64 since_ns;
+    u64 woken_ns; /* 0: nobody was seen to wake it */
+    u32 wait;
+    struct uhr_why why;
+};
+UHR_SIZE(struct uhr_wait_end, 48);
+
+struct uhr_slot {
+    u64 ns;
+    u32 count;
+    struct uhr_why why;
+};
+UHR_SIZE(struct uhr_slot, 16);
+
+enum uhr_state {
+    UHR_UNSEEN = 0,
+    UHR_RUNNING = 1,
+    UHR_RUNNABLE = 2,
+    UHR_WAITING = 3,
+};
+
+/* The sums of a thread since it was first seen, and what it does since `since_ns`. The last slot also takes what finds
+   no slot of its own; `crowded` counts that. */
+struct uhr_times {
+    struct uhr_head head;
+    u64 since_ns;
+    u64 woken_ns;
+    u64 on_cpu_ns;
+    u64 runqueue_ns;
+    u64 minor_faults; /* since the thread began */
+    u64 major_faults;
+    u32 switches;
+    u32 crowded;
+    u32 unwoken; /* waits that ended without a waker */
+    struct uhr_why why;
+    u32 wait;
+    u32 state;
+    struct uhr_slot slots[UHR_SLOTS];
+};
+UHR_SIZE(struct uhr_times, 288);
+
+/* What the programs count, per CPU. */
+struct uhr_counters {
+    u64 ticks;         /* of the clock, those of an idle CPU included */
+    u64 idle;
+    u64 samples;       /* ticks that met a thread of the target */
+    u64 foreign;       /* ticks that met another thread */
+    u64 faults;
+    u64 refused[9];    /* by kind of event: the ring was full */
+    u64 no_storage;    /* threads that there was no memory for */
+    u64 torn;          /* sums that changed while they were read; they come with the next reading */
+    u64 looked;        /* waits whose stack was taken */
+    u64 moved_on;      /* waits that ended meanwhile */
+    u64 postponed;     /* waits that were left for the next look */
+    u64 place;         /* where the last wake-up ran, for the programs' own use */
+};
+UHR_SIZE(struct uhr_counters, 160);
+
+/* Which threads are recorded. */
+enum uhr_scope {
+    UHR_MARKED = 0,  /* those that the marking pass found, and what they make */
+    UHR_MACHINE = 1, /* all */
+    UHR_CGROUP = 2,  /* those in a cgroup */
+};
+
+/* What the loader decides before the programs run. */
+struct uhr_settings {
+    u64 cgroup;        /* its id */
+    u64 pid_namespace; /* inode number of uhr's; 0: it is the first, and pids are the kernel's own */
+    u32 cgroup_level;  /* how deep it lies */
+    u32 scope;
+    u32 copy_bytes;    /* of stack, with a sample */
+    u32 follow_frame_pointers; /* where `unwind_of` does not say it of the process */
+    u32 looks_a_pass;  /* stacks of waits taken in one pass, at most */
+    u32 unused;
+};
+UHR_SIZE(struct uhr_settings, 40);
+
+/* What the loader changes while the programs run. */
+struct uhr_dial {
+    u64 period_ns; /* of the clock that looks at waiting threads */
+    u32 taken;     /* stacks that this pass has taken */
+    u32 unused;
+};
+UHR_SIZE(struct uhr_dial, 16);
+
+#endif

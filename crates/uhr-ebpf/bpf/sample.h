@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Puts a sample together: what the kernel was doing, what the program was doing, in one event of just that size. */
+#ifndef UHR_SAMPLE_H
+#define UHR_SAMPLE_H
+
+#include "task.h"
+
+static __always_inline long read_user(void *out, u32 bytes, u64 from)
+{
+    return bpf_probe_read_user(out, bytes, (void *)from);
+}
+
+#include "user_stack.h"
+
+static __always_inline struct draft *draft_of(u32 number)
+{
+    return bpf_map_lookup_elem(&drafts, &number);
+}
+
+static __always_inline void begin_sample(struct draft *draft, u32 kind, struct uhr_task task, u64 now_ns)
+{
+    struct uhr_sample *sample = &draft->sample;
+    __builtin_memset(sample, 0, sizeof *sample);
+    head(&sample->head, kind, task, now_ns);
+    sample->syscall = UHR_NO_SYSCALL;
+}
+
+/* The kernel's part: 8 bytes a frame at the beginning of the payload. */
+static __always_inline void put_kernel_stack(struct draft *draft, s64 bytes)
+{
+    if (bytes > 0 && bytes <= UHR_MAX_FRAMES * 8) draft->sample.kernel_frames = bytes / 8;
+}
+
+/* The program's registers, from where the kernel has saved them or from the context itself. */
+static __always_inline void put_registers(struct uhr_sample *sample, struct pt_regs *regs)
+{
+    sample->ip = regs->ip;
+    sample->sp = regs->sp;
+    sample->bp = regs->bp;
+    if ((regs->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
+}
+
+static __always_inline bool follows_frame_pointers(u32 pid)
+{
+    u32 *own = bpf_map_lookup_elem(&unwind_of, &pid);
+    return own ? *own : settings.follow_frame_pointers;
+}
+
+/* The program's part, behind the kernel's. */
+static __always_inline void put_user_stack(struct draft *draft)
+{
+    struct uhr_sample *sample = &draft->sample;
+    u32 begin = sample->kernel_frames * 8;
+    if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
+    u8 *out = draft->payload + begin;
+    if (!follows_frame_pointers(sample->head.pid)) {
+        sample->copied = copy_stack(sample->sp, settings.copy_bytes, out);
+        return;
+    }
+    /* The window lies where a copy would; so does what a function without a frame has on top of its stack. */
+    struct window window = {.words = (u64 *)(draft->payload + 2 * UHR_MAX_FRAMES * 8)};
+    sample->flags |= UHR_CHAIN;
+    sample->user_frames = follow_frame_pointers(sample->ip, sample->sp, sample->bp, &window, (u64 *)out);
+    if (sample->user_frames == UHR_MAX_FRAMES) sample->flags |= UHR_CHAIN_FULL;
+    u32 top = begin + sample->user_frames * 8;
+    if (top <= 2 * UHR_MAX_FRAMES * 8 && !read_user(draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
+}
+
+static __always_inline void emit_sample(struct draft *draft)
+{
+    struct uhr_sample *sample = &draft->sample;
+    u64 payload = (sample->kernel_frames + sample->user_frames) * 8 + sample->copied;
+    if (payload > sizeof draft->payload) return;
+    emit(draft, sizeof *sample + payload, sample->head.kind);
+}
+
+#endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* All programs as one object: they work on the same maps. Each file is one way into the kernel. */
+#include "cpu.bpf.c"
+#include "switch.bpf.c"
+#include "tasks.bpf.c"
+#include "look.bpf.c"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

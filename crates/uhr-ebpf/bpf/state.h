@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the programs keep between two events, and the way out of the kernel. */
+#ifndef UHR_STATE_H
+#define UHR_STATE_H
+
+#include "kernel.h"
+
+const volatile struct uhr_settings settings SEC(".rodata.settings");
+
+/* Set anew before each look at waiting threads. */
+struct uhr_dial dial SEC(".data.dial");
+
+/* One thread. It lives as long as the kernel's own task does, so that no reused pid can be mistaken for it; having one
+   is what makes a thread a target. */
+struct thread {
+    u32 version; /* odd while the switch program changes it */
+    u32 state;
+    struct uhr_task task;
+    u64 since_ns;
+    u64 woken_ns;
+    u64 on_cpu_ns;
+    u64 runqueue_ns;
+    u32 switches, told_switches; /* the latter: when its sums were last told */
+    u32 crowded, unwoken;
+    u32 wait, looked_at; /* number of the present wait, and of the last whose stack was taken */
+    struct uhr_why why;
+    u8 is_before_exec; /* a command that has not executed its program yet */
+    u8 is_outside;     /* it is not in the cgroup now */
+    u8 unused[2];
+    struct uhr_task wakers[UHR_HOPS + 1];
+    struct uhr_slot slots[UHR_SLOTS];
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, int);
+    __type(value, struct thread);
+} threads SEC(".maps");
+
+/* Processes to be marked; the value is 1, or 2 for a command before its exec. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 65536);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, u32);
+    __type(value, u32);
+} wanted SEC(".maps");
+
+/* By pid, where it is not as `settings` say: 1 to follow frame pointers, 0 to copy the stack. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 65536);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, u32);
+    __type(value, u32);
+} unwind_of SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 8 << 20);
+} events SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, u32);
+    __type(value, struct uhr_counters);
+} counters SEC(".maps");
+
+/* Where a sample is put together: too big for the program's own stack. Each program has its own, for one can interrupt
+   the other on the same CPU. */
+struct draft {
+    struct uhr_sample sample;
+    u8 payload[2 * UHR_MAX_FRAMES * 8 + UHR_MAX_COPY];
+};
+enum { DRAFT_CPU, DRAFT_FAULT, DRAFT_WAKER, DRAFTS };
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, DRAFTS);
+    __type(key, u32);
+    __type(value, struct draft);
+} drafts SEC(".maps");
+
+static __always_inline struct uhr_counters *counted(void)
+{
+    u32 zero = 0;
+    return bpf_map_lookup_elem(&counters, &zero);
+}
+
+#define COUNT(field)                                  \
+    do {                                              \
+        struct uhr_counters *count_ = counted();      \
+        if (count_) count_->field++;                  \
+    } while (0)
+
+/* Sends an event, without waking its reader: that one looks every few milliseconds. */
+static __always_inline void emit(void *event, u64 bytes, u32 kind)
+{
+    if (bpf_ringbuf_output(&events, event, bytes, BPF_RB_NO_WAKEUP) && kind < 9) COUNT(refused[kind]);
+}
+
+static __always_inline void head(struct uhr_head *head, u32 kind, struct uhr_task task, u64 now_ns)
+{
+    head->kind = kind;
+    head->cpu = bpf_get_smp_processor_id();
+    head->time_ns = now_ns;
+    head->pid = task.pid;
+    head->tid = task.tid;
+}
+
+#endif

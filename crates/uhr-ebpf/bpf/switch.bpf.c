@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Waits: at every switch and every wake-up the sums of the threads that take part grow, and nothing else happens. Only
+   the waits whose stack was taken (look.bpf.c) are told one by one, with who ended them. */
+#include "sample.h"
+#include "times.h"
+
+/* Of x86-64 and arm64. */
+#define TASK_STACK_BYTES 16384
+
+/* Whether an interrupt does this and no thread. The kernel's own count of it (__preempt_count) can be read only where
+   kallsyms lists variables. But interrupts run on a stack of their own, and the context of a tracepoint's program lies
+   on the present one. ksoftirqd is a thread that does nothing but what interrupts have left. */
+static __always_inline bool is_interrupt(void *ctx, struct task_struct *current)
+{
+    struct uhr_counters *counters = counted();
+    if (!counters) return false;
+    /* A pointer has to go through memory to become a number. */
+    *(void *volatile *)&counters->place = ctx;
+    u64 offset = *(volatile u64 *)&counters->place - (u64)current->stack;
+    if (offset >= TASK_STACK_BYTES) return true;
+    return current->flags & PF_KTHREAD && !bpf_strncmp(current->comm, 9, "ksoftirqd");
+}
+
+static __always_inline void leave_cpu(struct thread *thread, struct task_struct *task, bool is_preempted, u64 now_ns)
+{
+    u32 state = state_of(task);
+    if (settings.scope == UHR_CGROUP) thread->is_outside = !is_in_cgroup();
+    changing(thread);
+    if (thread->state == UHR_RUNNING && !thread->is_before_exec && !thread->is_outside) thread->on_cpu_ns += now_ns - thread->since_ns;
+    thread->since_ns = now_ns;
+    thread->switches++;
+    if (is_preempted || !state) {
+        thread->state = UHR_RUNNABLE;
+    } else {
+        /* Somebody wakes it while it is still on its way out. */
+        if (state != TASK_WAKING) thread->woken_ns = 0;
+        thread->why = why_it_waits(task, state);
+        thread->wait++;
+        thread->state = UHR_WAITING;
+    }
+    changed(thread);
+}
+
+static __always_inline void tell_end(struct thread *thread, u64 now_ns)
+{
+    struct uhr_wait_end end = {.since_ns = thread->since_ns, .woken_ns = thread->woken_ns, .wait = thread->wait, .why = thread->why};
+    head(&end.head, UHR_WAIT_END, thread->task, now_ns);
+    emit(&end, sizeof end, UHR_WAIT_END);
+}
+
+static __always_inline void get_cpu(struct thread *thread, u64 now_ns)
+{
+    bool is_counted = !thread->is_before_exec && !thread->is_outside;
+    changing(thread);
+    if (thread->state == UHR_WAITING) {
+        u64 woken_ns = thread->woken_ns;
+        if (woken_ns < thread->since_ns) {
+            if (!woken_ns) thread->unwoken++;
+            woken_ns = woken_ns ? thread->since_ns : now_ns;
+        }
+        if (is_counted) {
+            add_wait(thread, woken_ns - thread->since_ns);
+            thread->runqueue_ns += now_ns - woken_ns;
+        }
+        if (thread->looked_at == thread->wait) tell_end(thread, now_ns);
+    } else if (thread->state == UHR_RUNNABLE && is_counted) {
+        thread->runqueue_ns += now_ns - thread->since_ns;
+    }
+    thread->state = UHR_RUNNING;
+    thread->since_ns = now_ns;
+    thread->woken_ns = 0;
+    changed(thread);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task_struct *next)
+{
+    u64 now_ns = bpf_ktime_get_ns();
+    struct thread *thread;
+    if (prev->pid) {
+        thread = settings.scope == UHR_MARKED ? thread_of(prev) : new_thread(prev);
+        if (thread) {
+            leave_cpu(thread, prev, is_preempted, now_ns);
+            if (state_of(prev) & TASK_DEAD) {
+                struct uhr_times times = {};
+                put_times(&times, thread, prev, UHR_THREAD_END);
+                emit(&times, sizeof times, UHR_THREAD_END);
+            }
+        }
+    }
+    if (next->pid) {
+        thread = settings.scope == UHR_MARKED ? thread_of(next) : new_thread(next);
+        if (thread) get_cpu(thread, now_ns);
+    }
+    return 0;
+}
+
+/* What the waker was doing, and who had woken it. */
+static __always_inline void tell_waker(void *ctx, struct thread *thread, struct uhr_task waker, bool by_interrupt, u64 now_ns)
+{
+    struct uhr_woken woken = {.wait = thread->wait, .is_interrupt = by_interrupt, .waker = waker};
+    head(&woken.head, UHR_WOKEN, thread->task, now_ns);
+    for (u32 hop = 0; hop < UHR_HOPS; hop++) woken.hops[hop] = thread->wakers[hop + 1];
+    if (!by_interrupt) bpf_get_current_comm(woken.name, sizeof woken.name);
+    emit(&woken, sizeof woken, UHR_WOKEN);
+
+    struct draft *draft = draft_of(DRAFT_WAKER);
+    if (!draft) return;
+    struct task_struct *current = bpf_get_current_task_btf();
+    begin_sample(draft, UHR_WAKER_STACK, waker, now_ns);
+    draft->sample.wait = thread->wait;
+    draft->sample.wait_tid = thread->task.tid;
+    draft->sample.flags = UHR_IN_KERNEL;
+    put_kernel_stack(draft, bpf_get_stack(ctx, draft->payload, UHR_MAX_FRAMES * 8, 0));
+    if (by_interrupt || current->flags & PF_KTHREAD) {
+        draft->sample.flags |= UHR_KERNEL_THREAD;
+    } else {
+        struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
+        draft->sample.syscall = syscall_of(current, saved);
+        if (saved) put_registers(&draft->sample, saved);
+        put_user_stack(draft);
+    }
+    emit_sample(draft);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+    struct thread *thread = thread_of(task);
+    if (!thread || thread->woken_ns || thread->state == UHR_RUNNABLE) return 0;
+    struct task_struct *current = bpf_get_current_task_btf();
+    struct uhr_task waker = {.tid = ~0u};
+    bool by_interrupt = is_interrupt(ctx, current);
+    u64 now_ns = bpf_ktime_get_ns();
+    if (by_interrupt) {
+        for (u32 hop = 1; hop <= UHR_HOPS; hop++) thread->wakers[hop] = (struct uhr_task){};
+    } else {
+        struct thread *own = thread_of(current);
+        waker = own ? own->task : who(current);
+        for (u32 hop = 0; hop < UHR_HOPS; hop++) thread->wakers[hop + 1] = own ? own->wakers[hop] : (struct uhr_task){};
+    }
+    thread->wakers[0] = waker;
+    /* A thread that still runs keeps the time in case it is on its way out (leave_cpu). */
+    thread->woken_ns = now_ns;
+    if (thread->state == UHR_WAITING && thread->looked_at == thread->wait)
+        tell_waker(ctx, thread, by_interrupt ? (struct uhr_task){} : waker, by_interrupt, now_ns);
+    return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Which threads are targets: those that a pass marked, and all that they make, from their first instruction. */
+#include "times.h"
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+    struct thread *maker = thread_of(parent);
+    if (settings.scope == UHR_MARKED && !maker) return 0;
+    struct thread *thread = new_thread(child);
+    if (!thread) return 0;
+    thread->since_ns = bpf_ktime_get_ns();
+    thread->state = UHR_RUNNABLE;
+    if (maker) {
+        thread->is_before_exec = maker->is_before_exec;
+        thread->wakers[0] = maker->task;
+        for (u32 hop = 0; hop < UHR_HOPS; hop++) thread->wakers[hop + 1] = maker->wakers[hop];
+    }
+    return 0;
+}
+
+/* A new name. With an exec the kernel gives it just before it tells of the exec itself, so that the sums so far are
+   those of the old program. */
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *name)
+{
+    struct thread *thread = thread_of(task);
+    /* One thread can name another. */
+    if (!thread || task != bpf_get_current_task_btf()) return 0;
+    u64 now_ns = bpf_ktime_get_ns();
+    changing(thread);
+    if (thread->is_before_exec) {
+        thread->is_before_exec = 0;
+        thread->since_ns = now_ns;
+    } else if (thread->state == UHR_RUNNING) {
+        thread->on_cpu_ns += now_ns - thread->since_ns;
+        thread->since_ns = now_ns;
+    }
+    changed(thread);
+    struct uhr_times times = {};
+    put_times(&times, thread, task, UHR_TIMES);
+    emit(&times, sizeof times, UHR_TIMES);
+    /* The thread that executes a program becomes the first of its process. */
+    thread->task = who(task);
+    return 0;
+}
+
+/* Marks the threads of wanted processes, or all. */
+SEC("iter/task")
+int mark(struct bpf_iter__task *ctx)
+{
+    struct task_struct *task = ctx->task;
+    if (!task) return 0;
+    struct uhr_task found = who(task);
+    u32 pid = found.pid, *how = bpf_map_lookup_elem(&wanted, &pid);
+    if (settings.scope == UHR_MARKED && !how) return 0;
+    u32 state = state_of(task);
+    if (!task->pid || state & TASK_DEAD) return 0;
+    struct thread *thread = new_thread(task);
+    if (!thread || thread->state != UHR_UNSEEN) return 0;
+    thread->is_before_exec = how && *how == 2;
+    thread->since_ns = bpf_ktime_get_ns();
+    thread->wait = 1;
+    if (task->on_cpu || !state) {
+        thread->state = task->on_cpu ? UHR_RUNNING : UHR_RUNNABLE;
+    } else {
+        thread->why = why_it_waits(task, state);
+        thread->state = UHR_WAITING;
+    }
+    return 0;
+}
+
+/* Tells the sums of the threads that have done something since they were last told; of all when `told_switches` is not
+   theirs. */
+SEC("iter/task")
+int tell_times(struct bpf_iter__task *ctx)
+{
+    struct task_struct *task = ctx->task;
+    struct thread *thread = task ? thread_of(task) : 0;
+    if (!thread || thread->is_before_exec) return 0;
+    if (thread->told_switches == thread->switches + 1 && thread->state != UHR_RUNNING) return 0;
+    struct uhr_times times = {};
+    for (u32 attempt = 0; attempt < 4; attempt++) {
+        u32 version = *(volatile u32 *)&thread->version;
+        put_times(&times, thread, task, UHR_TIMES);
+        if (!(version & 1) && version == *(volatile u32 *)&thread->version) {
+            emit(&times, sizeof times, UHR_TIMES);
+            thread->told_switches = times.switches + 1;
+            return 0;
+        }
+    }
+    COUNT(torn);
+    return 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* The sums of a thread: how they grow, and how they are told. */
+#ifndef UHR_TIMES_H
+#define UHR_TIMES_H
+
+#include "task.h"
+
+/* The thread leaves what it did since `since_ns`, and does something else from `now_ns` on. Readers on another CPU see
+   an odd version meanwhile. */
+static __always_inline void changing(struct thread *thread)
+{
+    *(volatile u32 *)&thread->version += 1;
+    __asm__ volatile("" ::: "memory");
+}
+#define changed changing
+
+static __always_inline bool is_same(struct uhr_why a, struct uhr_why b)
+{
+    return a.syscall == b.syscall && a.how == b.how && a.file == b.file;
+}
+
+/* Adds a wait to the slot of its why. */
+static __always_inline void add_wait(struct thread *thread, u64 ns)
+{
+    for (u32 at = 0; at < UHR_SLOTS; at++) {
+        struct uhr_slot *slot = &thread->slots[at];
+        if (!slot->count) slot->why = thread->why;
+        bool is_last = at == UHR_SLOTS - 1, fits = is_same(slot->why, thread->why);
+        if (!fits && !is_last) continue;
+        if (!fits) thread->crowded++;
+        slot->ns += ns;
+        slot->count++;
+        return;
+    }
+}
+
+static __always_inline void put_times(struct uhr_times *times, struct thread *thread, struct task_struct *task, u32 kind)
+{
+    head(&times->head, kind, thread->task, bpf_ktime_get_ns());
+    times->since_ns = thread->since_ns;
+    times->woken_ns = thread->woken_ns;
+    times->on_cpu_ns = thread->on_cpu_ns;
+    times->runqueue_ns = thread->runqueue_ns;
+    times->minor_faults = task->min_flt;
+    times->major_faults = task->maj_flt;
+    times->switches = thread->switches;
+    times->crowded = thread->crowded;
+    times->unwoken = thread->unwoken;
+    times->why = thread->why;
+    times->wait = thread->wait;
+    times->state = thread->state;
+    __builtin_memcpy(times->slots, thread->slots, sizeof times->slots);
+}
+
+#endif

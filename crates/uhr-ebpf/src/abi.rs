@@ -1,0 +1,95 @@
+//! The layouts of `bpf/abi.h`. The only file that knows them; the sizes are held against those that the C side asserts.
+
+/// Frames of the kernel in one event, and again of the program.
+pub(crate) const MAX_FRAMES: usize = 127;
+/// Slots of waits in one event.
+pub(crate) const SLOTS: usize = 12;
+/// Wakers behind the waker.
+pub(crate) const HOPS: usize = 3;
+/// No system call.
+pub(crate) const NO_SYSCALL: u16 = 0xffff;
+
+pub(crate) const CPU: u32 = 1;
+pub(crate) const FAULT: u32 = 2;
+pub(crate) const WAIT_STACK: u32 = 3;
+pub(crate) const WAKER_STACK: u32 = 4;
+pub(crate) const WOKEN: u32 = 5;
+pub(crate) const WAIT_END: u32 = 6;
+pub(crate) const TIMES: u32 = 7;
+pub(crate) const THREAD_END: u32 = 8;
+
+pub(crate) const IN_KERNEL: u16 = 1;
+pub(crate) const CHAIN_FULL: u16 = 2;
+pub(crate) const IS_32_BIT: u16 = 4;
+pub(crate) const KERNEL_THREAD: u16 = 8;
+pub(crate) const MAJOR: u16 = 16;
+pub(crate) const CHAIN: u16 = 32;
+
+/// Values of the C side: plain numbers without padding, so that any bytes are one of them.
+///
+/// # Safety
+/// `repr(C)`, only integers, no padding.
+pub(crate) unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($(#[$doc:meta])* $name:ident = $bytes:literal { $($field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $name { $(pub(crate) $field: $type,)* }
+        // SAFETY: repr(C) of integers and of other such values; the assertion excludes padding.
+        unsafe impl Plain for $name {}
+        const _: () = assert!(size_of::<$name>() == $bytes && 0 $(+ size_of::<$type>())* == $bytes);
+    )*};
+}
+
+plain! {
+    /// struct uhr_head
+    Head = 24 { kind: u32, cpu: u32, time_ns: u64, pid: u32, tid: u32, }
+    /// struct uhr_sample
+    Sample = 80 {
+        head: Head, ip: u64, sp: u64, bp: u64, address: u64, wait: u32, wait_tid: u32, kernel_frames: u16,
+        user_frames: u16, copied: u32, syscall: u16, flags: u16, unused: u32,
+    }
+    /// struct uhr_task
+    Task = 8 { pid: u32, tid: u32, }
+    /// struct uhr_woken
+    Woken = 80 { head: Head, wait: u32, is_interrupt: u32, waker: Task, hops: [Task; HOPS], name: [u8; 16], }
+    /// struct uhr_why
+    Why = 4 { syscall: u16, how: u8, file: u8, }
+    /// struct uhr_wait_end
+    WaitEnd = 48 { head: Head, since_ns: u64, woken_ns: u64, wait: u32, why: Why, }
+    /// struct uhr_slot
+    Slot = 16 { ns: u64, count: u32, why: Why, }
+    /// struct uhr_times
+    Times = 288 {
+        head: Head, since_ns: u64, woken_ns: u64, on_cpu_ns: u64, runqueue_ns: u64, minor_faults: u64,
+        major_faults: u64, switches: u32, crowded: u32, unwoken: u32, why: Why, wait: u32, state: u32,
+        slots: [Slot; SLOTS],
+    }
+    /// struct uhr_counters
+    Counters = 160 {
+        ticks: u64, idle: u64, samples: u64, foreign: u64, faults: u64, refused: [u64; 9], no_storage: u64, torn: u64,
+        looked: u64, moved_on: u64, postponed: u64, place: u64,
+    }
+    /// struct uhr_settings
+    Settings = 40 {
+        cgroup: u64, pid_namespace: u64, cgroup_level: u32, scope: u32, copy_bytes: u32,
+        follow_frame_pointers: u32, looks_a_pass: u32, unused: u32,
+    }
+    /// struct uhr_dial
+    Dial = 16 { period_ns: u64, taken: u32, unused: u32, }
+}
+
+/// The value at the beginning of `bytes`, and what lies behind it.
+pub(crate) fn read<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
+    let (own, rest) = bytes.split_at_checked(size_of::<T>())?;
+    // SAFETY: `own` has the size of T, any bytes are a T, and the read needs no alignment.
+    Some((unsafe { std::ptr::read_unaligned(own.as_ptr().cast()) }, rest))
+}
+
+/// The bytes of a value.
+pub(crate) fn bytes<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: T has no padding, and lives as long as the slice.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}

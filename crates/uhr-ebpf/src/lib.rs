@@ -1,0 +1,22 @@
+//! uhr's sampler inside the kernel: eBPF programs in C (`bpf/`), compiled by the build and loaded by [`Sampler`], and the
+//! events that they send, as Rust sees them ([`Event`]).
+//!
+//! The programs decide in the kernel what is worth telling: a tick of the clock is one event with its stack; of the
+//! hundred thousands of waits a second only sums grow, and the few whose stacks were taken are told one by one.
+//! The layouts that both sides share are in `bpf/abi.h` and `abi.rs`, and nowhere else.
+
+mod abi;
+mod clock;
+mod error;
+mod event;
+mod log;
+mod probe;
+mod ring;
+mod sampler;
+
+pub use error::LoadError;
+pub use event::{
+    Event, File, Head, How, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker, Why, Woken,
+};
+pub use probe::{Feature, features};
+pub use sampler::{Counters, Options, ProgramCost, Sampler, Scope};

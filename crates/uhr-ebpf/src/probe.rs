@@ -1,0 +1,97 @@
+//! What this kernel and this user can do, found out by trying.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::error::LoadError;
+use crate::sampler::{Options, Scope, open};
+use crate::log;
+
+/// One program, and whether the kernel takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Feature {
+    /// The program's name.
+    pub program: String,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// Why the kernel refused it; `None`: it took it.
+    pub refused: Option<String>,
+}
+
+/// What each program is for.
+const PURPOSES: &[(&str, &str)] = &[
+    ("on_tick", "CPU samples"),
+    ("on_minor_fault", "page faults"),
+    ("on_major_fault", "page faults that wait for a disk"),
+    ("on_switch", "time off CPU"),
+    ("on_waking", "who ends a wait"),
+    ("on_fork", "new threads and processes"),
+    ("on_rename", "programs that are executed"),
+    ("mark", "threads that run already"),
+    ("tell_times", "sums of each thread"),
+    ("look", "stacks of waits"),
+];
+
+/// Loads each program alone and throws it away.
+pub fn features() -> Vec<Feature> {
+    PURPOSES
+        .iter()
+        .map(|&(program, purpose)| Feature { program: program.to_owned(), purpose, refused: refused(program) })
+        .collect()
+}
+
+fn refused(program: &str) -> Option<String> {
+    let mut options = Options::new(Scope::Machine);
+    options.ring_bytes = 4096;
+    let mut open = match open(&options) {
+        Ok(open) => open,
+        Err(error) => return Some(error.to_string()),
+    };
+    for mut other in open.progs_mut() {
+        let is_it = other.name() == program;
+        other.set_autoload(is_it);
+    }
+    open.load().err().map(|error| log::reason().unwrap_or_else(|| error.to_string()))
+}
+
+/// CAP_SYS_ADMIN, CAP_PERFMON and CAP_BPF (include/uapi/linux/capability.h).
+const CAPABILITIES: [(&str, u32); 3] = [("cap_sys_admin", 21), ("cap_perfmon", 38), ("cap_bpf", 39)];
+
+/// Whether the rights are there, and what the programs stand on.
+pub(crate) fn check_rights() -> Result<(), LoadError> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
+        .unwrap_or(0);
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    let missing: Vec<&str> =
+        CAPABILITIES.iter().skip(1).filter(|(_, bit)| !has(*bit) && !has(CAPABILITIES[0].1)).map(|row| row.0).collect();
+    if !missing.is_empty() {
+        return Err(LoadError::NotPermitted { missing: missing.join(",") });
+    }
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(LoadError::NoBtf);
+    }
+    Ok(())
+}
+
+/// The inode number of uhr's pid namespace; 0 if it is the first.
+pub(crate) fn pid_namespace() -> u64 {
+    /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
+    const FIRST: u64 = 0xEFFF_FFFC;
+    let own = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
+    if own == FIRST { 0 } else { own }
+}
+
+/// Measured runs of a program and their time.
+pub(crate) fn run_stats(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let mut found = libbpf_sys::bpf_prog_info::default();
+    let mut bytes = size_of_val(&found) as u32;
+    // SAFETY: the kernel fills at most `bytes` of a struct of that size; it has no pointers that it would follow, all are 0.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut found, &raw mut bytes)
+    };
+    (result == 0).then_some((found.run_cnt, found.run_time_ns))
+}

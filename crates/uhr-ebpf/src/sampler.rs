@@ -1,0 +1,396 @@
+//! Loads the programs, attaches them, and reads what they tell.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, IntoRawFd};
+
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+
+use crate::abi;
+use crate::clock::{Source, online_cpus};
+use crate::error::LoadError;
+use crate::ring::Ring;
+use crate::{log, probe};
+
+/// The compiled programs.
+pub(crate) const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sampler.o"));
+
+/// Which threads are recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A process that has not executed its program yet, from its exec on, and all that it makes.
+    Command {
+        /// Its pid.
+        pid: u32,
+    },
+    /// Running processes and all that they make.
+    Processes(Vec<u32>),
+    /// A cgroup (version 2) and those below it.
+    Cgroup {
+        /// Its id: the inode number of its folder.
+        id: u64,
+        /// How deep it lies below the root.
+        level: u32,
+    },
+    /// All.
+    Machine,
+}
+
+/// How to sample.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Whom.
+    pub scope: Scope,
+    /// Ticks a second and CPU.
+    pub frequency: u32,
+    /// Bytes of stack to copy with a sample, at most 16,384.
+    pub copy_bytes: u32,
+    /// Follow frame pointers in the kernel instead of copying stacks, in processes of which nothing else was said
+    /// ([`Sampler::unwind_by_frame_pointers`]).
+    pub frame_pointers: bool,
+    /// One page fault in so many is sampled.
+    pub fault_period: u64,
+    /// Stacks of waits taken in one look.
+    pub looks_a_pass: u32,
+    /// Bytes of the ring buffer, a power of two.
+    pub ring_bytes: u32,
+}
+
+impl Options {
+    /// The settings that fit most.
+    pub fn new(scope: Scope) -> Self {
+        let cpus = online_cpus().len().max(1) as u32;
+        Self {
+            scope,
+            frequency: 999,
+            copy_bytes: abi_copy_bytes(),
+            frame_pointers: false,
+            fault_period: 61,
+            looks_a_pass: 128,
+            // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
+            ring_bytes: (cpus * (4 << 20)).next_power_of_two().clamp(8 << 20, 128 << 20),
+        }
+    }
+}
+
+fn abi_copy_bytes() -> u32 {
+    16 << 10
+}
+
+/// What the programs counted, over all CPUs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Ticks of the clock, and how many of them met a thread of the target, by CPU.
+    pub ticks: Vec<(u32, u64, u64)>,
+    /// Ticks that met a thread of the target.
+    pub samples: u64,
+    /// Ticks that met nobody.
+    pub idle: u64,
+    /// Ticks that met another thread.
+    pub foreign: u64,
+    /// Page faults that were sampled.
+    pub faults: u64,
+    /// CPU samples that found the ring full.
+    pub samples_refused: u64,
+    /// Page-fault samples that found it full.
+    pub faults_refused: u64,
+    /// Stacks and ends of waits that found it full.
+    pub waits_refused: u64,
+    /// Sums of threads that found it full; the next ones hold them, but not those of a thread that has ended.
+    pub times_refused: u64,
+    /// Last sums of threads among these.
+    pub ends_refused: u64,
+    /// Threads that the kernel had no memory for.
+    pub no_storage: u64,
+    /// Waits whose stack was taken.
+    pub looked: u64,
+    /// Waits that ended while it was taken.
+    pub moved_on: u64,
+    /// Waits left for the next look.
+    pub postponed: u64,
+}
+
+/// What one program cost so far, as far as the kernel has measured it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramCost {
+    /// Its name.
+    pub name: String,
+    /// Runs that were measured.
+    pub runs: u64,
+    /// Their time.
+    pub ns: u64,
+}
+
+/// The running sampler. Dropping it leaves nothing behind: programs, maps and events live as long as its descriptors.
+#[derive(Debug)]
+pub struct Sampler {
+    // Order matters on drop: what is attached goes before the programs.
+    links: Vec<Link>,
+    look: Option<Link>,
+    tell_times: Option<Link>,
+    object: Object,
+    ring: Ring,
+    missing: Vec<(String, String)>,
+}
+
+/// The programs that a sampler cannot do without; of the others it says which are missing.
+const REQUIRED: &[&str] = &["on_tick", "on_switch", "on_waking", "on_fork", "on_rename", "mark", "tell_times"];
+
+impl Sampler {
+    /// Loads the programs for `options` and attaches them. Sampling has begun when this returns.
+    ///
+    /// # Errors
+    /// [`LoadError`]: nothing stays attached then.
+    pub fn start(options: &Options) -> Result<Self, LoadError> {
+        probe::check_rights()?;
+        let (object, missing) = load(options)?;
+        let ring = {
+            let map = object.maps().find(|map| map.name() == "events");
+            let map = map.ok_or_else(|| LoadError::at("finding the ring")(io::ErrorKind::NotFound.into()))?;
+            Ring::open(map.as_fd(), options.ring_bytes as usize).map_err(LoadError::at("mapping the ring buffer"))?
+        };
+        let mut sampler = Self { links: Vec::new(), look: None, tell_times: None, object, ring, missing };
+        sampler.attach_tasks(options)?;
+        sampler.attach_events(options)?;
+        Ok(sampler)
+    }
+
+    /// Programs that this kernel did not take, each with the reason.
+    pub fn missing(&self) -> &[(String, String)] {
+        &self.missing
+    }
+
+    /// Whether the stacks of waits can be taken.
+    pub fn can_look(&self) -> bool {
+        self.look.is_some()
+    }
+
+    fn attach_tasks(&mut self, options: &Options) -> Result<(), LoadError> {
+        // Who is made from now on is followed, and only then those are marked who are there; what was made during one pass
+        // by a thread that the pass had not reached is found by the next.
+        for name in ["on_fork", "on_rename", "on_switch", "on_waking"] {
+            let link = self.attach(name)?;
+            self.links.push(link);
+        }
+        let marks: Vec<(u32, u32)> = match &options.scope {
+            Scope::Command { pid } => vec![(*pid, 2)],
+            Scope::Processes(pids) => pids.iter().map(|&pid| (pid, 1)).collect(),
+            Scope::Cgroup { .. } | Scope::Machine => Vec::new(),
+        };
+        for (pid, how) in marks {
+            self.update("wanted", &pid.to_ne_bytes(), &how.to_ne_bytes()).map_err(LoadError::at("naming the targets"))?;
+        }
+        let mark = self.attach("mark")?;
+        for _ in 0..2 {
+            run_iterator(&mark).map_err(LoadError::at("marking the targets"))?;
+        }
+        self.tell_times = Some(self.attach("tell_times")?);
+        self.look = self.attach("look").ok();
+        Ok(())
+    }
+
+    fn attach_events(&mut self, options: &Options) -> Result<(), LoadError> {
+        let period_ns = 1_000_000_000 / u64::from(options.frequency.max(1));
+        let wanted = [
+            ("on_tick", Source::Clock { period_ns }),
+            ("on_minor_fault", Source::MinorFaults { period: options.fault_period }),
+            ("on_major_fault", Source::MajorFaults),
+        ];
+        for (name, source) in wanted {
+            for cpu in online_cpus() {
+                let event = match source.open(cpu) {
+                    Ok(event) => event,
+                    // The CPU went offline.
+                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
+                    Err(error) => return Err(LoadError::at("perf_event_open")(error)),
+                };
+                self.attach_event(name, event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_event(&mut self, name: &'static str, event: File) -> Result<(), LoadError> {
+        let Some(program) = self.object.progs_mut().find(|program| program.name() == name && program.autoload()) else {
+            return Ok(());
+        };
+        // libbpf closes the descriptor with the link.
+        let link = program
+            .attach_perf_event(event.into_raw_fd())
+            .map_err(LoadError::bpf("attaching a program to a perf event"))?;
+        self.links.push(link);
+        Ok(())
+    }
+
+    fn attach(&self, name: &'static str) -> Result<Link, LoadError> {
+        let missing = || LoadError::Unsupported { program: name.to_owned(), reason: "it was not loaded".to_owned() };
+        let program = self.object.progs_mut().find(|program| program.name() == name && program.autoload());
+        program.ok_or_else(missing)?.attach().map_err(|error| LoadError::Unsupported {
+            program: name.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Whether the stacks of a process are taken by following frame pointers, or copied.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn unwind_by_frame_pointers(&self, pid: u32, follow: bool) -> io::Result<()> {
+        self.update("unwind_of", &pid.to_ne_bytes(), &u32::from(follow).to_ne_bytes())
+    }
+
+    /// Forgets what was said of a process.
+    pub fn forget_process(&self, pid: u32) {
+        if let Some(map) = self.map("unwind_of") {
+            let _ = map.delete(&pid.to_ne_bytes());
+        }
+    }
+
+    /// Looks once at the threads that wait, as the clock of waits, whose mean period is `period_ns`.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn look(&self, period_ns: u64) -> io::Result<()> {
+        let Some(look) = &self.look else { return Ok(()) };
+        let dial = abi::Dial { period_ns, taken: 0, unused: 0 };
+        self.update(".data.dial", &0_u32.to_ne_bytes(), abi::bytes(&dial))?;
+        run_iterator(look)
+    }
+
+    /// Makes the programs tell the sums of all threads that did something since the last time.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn tell_times(&self) -> io::Result<()> {
+        self.tell_times.as_ref().map_or(Ok(()), run_iterator)
+    }
+
+    /// Detaches what samples and what sums. Sums can still be told, and events read.
+    pub fn stop(&mut self) {
+        self.links.clear();
+    }
+
+    /// Hands out the events that are there.
+    pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) {
+        self.ring.drain(sink);
+    }
+
+    /// What the programs counted.
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters::default();
+        let Some(map) = self.map("counters") else { return counters };
+        let Ok(Some(values)) = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY) else { return counters };
+        for (cpu, value) in values.iter().enumerate() {
+            let Some((own, _)) = abi::read::<abi::Counters>(value) else { continue };
+            if own.ticks > 0 {
+                counters.ticks.push((cpu as u32, own.ticks, own.samples));
+            }
+            let refused = |kind: u32| own.refused.get(kind as usize).copied().unwrap_or(0);
+            counters.samples += own.samples;
+            counters.idle += own.idle;
+            counters.foreign += own.foreign;
+            counters.faults += own.faults;
+            counters.samples_refused += refused(abi::CPU);
+            counters.faults_refused += refused(abi::FAULT);
+            counters.waits_refused +=
+                [abi::WAIT_STACK, abi::WAKER_STACK, abi::WOKEN, abi::WAIT_END].into_iter().map(refused).sum::<u64>();
+            counters.times_refused += refused(abi::TIMES) + refused(abi::THREAD_END);
+            counters.ends_refused += refused(abi::THREAD_END);
+            counters.no_storage += own.no_storage;
+            counters.looked += own.looked;
+            counters.moved_on += own.moved_on;
+            counters.postponed += own.postponed;
+        }
+        counters
+    }
+
+    /// What each program cost, as far as the kernel has measured it (kernel.bpf_stats_enabled, or [`Measuring`]).
+    pub fn costs(&self) -> Vec<ProgramCost> {
+        let mut costs: BTreeMap<String, ProgramCost> = BTreeMap::new();
+        for program in self.object.progs().filter(libbpf_rs::ProgramImpl::autoload) {
+            let name = program.name().to_string_lossy().into_owned();
+            let (runs, ns) = probe::run_stats(program.as_fd()).unwrap_or_default();
+            costs.insert(name.clone(), ProgramCost { name, runs, ns });
+        }
+        costs.into_values().collect()
+    }
+
+    fn map(&self, name: &str) -> Option<libbpf_rs::Map<'_>> {
+        self.object.maps().find(|map| map.name() == name)
+    }
+
+    fn update(&self, map: &str, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let map = self.map(map).ok_or(io::ErrorKind::NotFound)?;
+        map.update(key, value, MapFlags::ANY).map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
+/// Reads an iterator to its end, which makes its program run for every task.
+fn run_iterator(link: &Link) -> io::Result<()> {
+    let mut iterator = Iter::new(link).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut nothing = [0; 64];
+    while iterator.read(&mut nothing)? > 0 {}
+    Ok(())
+}
+
+/// Opens the object with the settings written into it.
+pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
+    log::begin();
+    let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(LoadError::bpf("opening the eBPF object"))?;
+    let settings = settings_of(options);
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == ".rodata.settings" {
+            map.set_initial_value(abi::bytes(&settings)).map_err(LoadError::bpf("writing the settings"))?;
+        } else if name == "events" {
+            map.set_max_entries(options.ring_bytes).map_err(LoadError::bpf("sizing the ring"))?;
+        }
+    }
+    Ok(open)
+}
+
+fn settings_of(options: &Options) -> abi::Settings {
+    let (scope, cgroup, cgroup_level) = match options.scope {
+        Scope::Command { .. } | Scope::Processes(_) => (0, 0, 0),
+        Scope::Machine => (1, 0, 0),
+        Scope::Cgroup { id, level } => (2, id, level),
+    };
+    abi::Settings {
+        cgroup,
+        pid_namespace: probe::pid_namespace(),
+        cgroup_level,
+        scope,
+        copy_bytes: options.copy_bytes,
+        follow_frame_pointers: u32::from(options.frame_pointers),
+        looks_a_pass: options.looks_a_pass,
+        unused: 0,
+    }
+}
+
+/// Loads all programs, or, where the kernel does not take one that can be missed, all others.
+fn load(options: &Options) -> Result<(Object, Vec<(String, String)>), LoadError> {
+    let first = open(options)?.load();
+    let Err(error) = first else { return Ok((first.map_err(LoadError::bpf("loading"))?, Vec::new())) };
+    let mut missing = Vec::new();
+    for feature in probe::features() {
+        match feature.refused {
+            None => {}
+            Some(reason) if REQUIRED.contains(&feature.program.as_str()) => {
+                return Err(LoadError::Unsupported { program: feature.program, reason });
+            }
+            Some(reason) => missing.push((feature.program, reason)),
+        }
+    }
+    if missing.is_empty() {
+        let reason = log::reason().unwrap_or_else(|| error.to_string());
+        return Err(LoadError::Unsupported { program: "all".to_owned(), reason });
+    }
+    let mut open = open(options)?;
+    for mut program in open.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        program.set_autoload(!missing.iter().any(|(absent, _)| *absent == name));
+    }
+    let object = open.load().map_err(LoadError::bpf("loading the eBPF programs"))?;
+    Ok((object, missing))
+}
