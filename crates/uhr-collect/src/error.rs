@@ -19,6 +19,16 @@ pub enum CollectError {
         /// Its pid.
         pid: u32,
     },
+    /// A control group that should be recorded is not there.
+    #[error("there is no cgroup {path}: {}", looked_for(.looked))]
+    NoSuchCgroup {
+        /// Its path as it was given.
+        path: String,
+        /// The hierarchies that were looked through.
+        looked: Vec<PathBuf>,
+        /// Paths of groups that come near.
+        similar: Vec<String>,
+    },
     /// `/proc` shows another pid namespace than the one uhr is in, so pids cannot be matched.
     #[error(
         "/proc belongs to another pid namespace (it calls this process {seen}): pids there mean other processes than the kernel's records do"
@@ -43,4 +53,14 @@ pub enum CollectError {
         /// The system's answer.
         source: std::io::Error,
     },
+}
+
+fn looked_for(folders: &[PathBuf]) -> String {
+    match folders {
+        [] => "no hierarchy of cgroups is mounted".to_owned(),
+        folders => {
+            let folders: Vec<_> = folders.iter().map(|folder| folder.to_string_lossy()).collect();
+            format!("looked for it as a folder, and below {}", folders.join(", "))
+        }
+    }
 }

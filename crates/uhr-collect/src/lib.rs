@@ -6,6 +6,7 @@
 //! rows to the recording. [`Recorder`] is the whole of it.
 
 mod address_space;
+mod cgroup;
 pub mod child;
 mod error;
 mod evidence;
@@ -24,6 +25,7 @@ pub mod unwind;
 mod unwind_choice;
 mod waits;
 
+pub use cgroup::CgroupTarget;
 pub use error::CollectError;
 pub use evidence::{EVIDENCE_LIMIT, jitdump_name, perf_map_name};
 pub use host::{clock, host};

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 /// Reads a small file of `/proc` whole.
-fn read_proc(path: &str) -> Option<Vec<u8>> {
+pub(crate) fn read_proc(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(16 << 20).read_to_end(&mut bytes).ok()?;
     Some(bytes)

@@ -6,6 +6,7 @@ use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{ProcessRow, SampleRow, ThreadRow};
 
 use crate::address_space::AddressSpace;
+use crate::cgroup::membership::{self, Membership};
 use crate::procfs;
 use crate::unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
@@ -117,7 +118,7 @@ impl Tasks {
     pub(crate) fn process(&mut self, pid: u32, now_ns: u64, writer: &mut RecordingWriter) -> &mut Process {
         let count = &mut self.process_count;
         self.processes.entry(pid).or_insert_with(|| {
-            let row = ProcessRow {
+            let mut row = ProcessRow {
                 id: *count,
                 pid,
                 inner_pid: procfs::inner_pid(pid),
@@ -130,6 +131,7 @@ impl Tasks {
                 container: None,
                 pod: None,
             };
+            membership::of_process(pid).fill(&mut row);
             *count += 1;
             writer.push_process(row.clone());
             Process {
@@ -276,6 +278,7 @@ impl Tasks {
             process.row.name.clone_from(&name);
             process.row.executable = executable;
             process.row.start_ns = now_ns;
+            membership::of_process(pid).fill(&mut process.row);
             process.space = AddressSpace::default();
             process.unwinder = ProcessUnwinder::new();
             writer.push_process(process.row.clone());
@@ -283,15 +286,20 @@ impl Tasks {
             thread.row.name = name;
             return;
         }
-        let parent = self.processes.get(&pid).map(|process| process.row.id);
+        let before = self.processes.get(&pid).map(|process| process.row.clone());
         let threads: Vec<u32> =
             self.threads.values().filter(|of| of.pid == pid).map(|of| of.row.tid).collect();
         threads.into_iter().for_each(|tid| self.end_thread(tid, now_ns, writer));
         self.end_process(pid, now_ns, writer);
         let process = self.process(pid, now_ns, writer);
-        process.row.parent = parent;
         process.row.name.clone_from(&name);
         process.row.executable = executable;
+        if let Some(before) = before {
+            process.row.parent = Some(before.id);
+            if process.row.cgroup.is_none() {
+                Membership::of_row(before).fill(&mut process.row);
+            }
+        }
         writer.push_process(process.row.clone());
         self.thread_in_state(pid, tid, now_ns, Some(true), writer).row.name = name;
     }

@@ -179,6 +179,12 @@ fn failure(error: CollectError) -> anyhow::Error {
             own("cannot-run").exit(Exit::Status(status))
         }
         CollectError::NoSuchProcess { .. } => own("no-such-process").hint("see the running processes: ps -e"),
+        CollectError::NoSuchCgroup { similar, .. } if similar.is_empty() => {
+            own("no-such-cgroup").hint("see the cgroups: systemd-cgls, or find /sys/fs/cgroup -type d")
+        }
+        CollectError::NoSuchCgroup { similar, .. } => {
+            own("no-such-cgroup").hint(format!("there is {}", similar.join(", ")))
+        }
         CollectError::Open(_) => own("cannot-open-events").next("uhr doctor"),
         CollectError::ForeignProc { .. } => {
             own("foreign-proc").hint("mount the namespace's own: unshare -rpf --mount-proc")
