@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
+mod cgroups;
 mod execs;
 mod harness;
 
