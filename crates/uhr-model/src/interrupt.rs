@@ -15,12 +15,20 @@ codes! {
 }
 
 impl Interrupt {
+    /// Whether a kernel function is where an interrupt begins: what called it was interrupted, and is not its cause.
+    pub fn begins_at(name: &str) -> bool {
+        ENTRIES.iter().any(|entry| name.starts_with(entry))
+    }
+
     /// The kind that a kernel function on the interrupt's stack stands for, if it stands for one.
     /// Walk from the leaf outwards and take the first answer.
     pub fn of_kernel_function(name: &str) -> Option<Self> {
         KERNEL_FUNCTIONS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|row| row.1)
     }
 }
+
+/// The kernel's ways into interrupts, and into what it does when one is over, by the beginning of their name.
+const ENTRIES: &[&str] = &["asm_sysvec_", "asm_common_interrupt", "handle_softirqs", "__do_softirq"];
 
 /// Kernel functions that run in interrupts and wake threads, by the beginning of their name.
 const KERNEL_FUNCTIONS: &[(&str, Interrupt)] = &[

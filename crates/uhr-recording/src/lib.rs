@@ -8,25 +8,30 @@
 
 #![forbid(unsafe_code)]
 
+mod clock_shares;
 mod columns;
 mod error;
 mod finalize;
-mod kernel_wait;
 mod manifest;
 mod reader;
 mod stream;
 pub mod tables;
+mod wait_hints;
+mod wait_kinds;
 mod wait_shares;
+mod waker_tree;
 mod writer;
 
 pub use columns::{Column, ColumnDoc, Table};
 pub use error::RecordingError;
-pub use finalize::{Finalized, Scale, add_fixed_time, finalize, scale_weights};
-pub use kernel_wait::{KernelWait, NodeWait};
+pub use finalize::{Finalized, Scale, add_fixed_time, finalize, kernel_threads, scale_weights};
 pub use manifest::{
     Clock, CpuTicks, Host, Ledger, MachineLoad, Manifest, ProgramCost, SampleLedger, Settings, State,
     UhrCost, Window, new_id,
 };
 pub use reader::{Recording, Torn};
+pub use wait_hints::{FrameHint, NodeHint};
+pub use wait_kinds::WaitKinds;
 pub use wait_shares::{WaitShares, length_class};
+pub use waker_tree::WakerTree;
 pub use writer::RecordingWriter;

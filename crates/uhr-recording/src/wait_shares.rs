@@ -7,6 +7,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::Table;
+use crate::clock_shares::ClockShares;
+use crate::manifest::Manifest;
 use crate::tables::OffCpu;
 
 /// Waits of one thread and of one class of lengths.
@@ -20,9 +22,51 @@ struct Times {
     so_far_ns: u128,
 }
 
+/// What waits without a stack are shared by.
+#[derive(Debug)]
+pub enum WaitShares {
+    /// By thread and length: some waits had their stack taken, whatever their length.
+    ByLength(LengthShares),
+    /// By thread and system call: a clock looked at who waits.
+    ByClock(ClockShares),
+}
+
+impl WaitShares {
+    /// As the recording was made.
+    pub fn of(manifest: &Manifest) -> Self {
+        match manifest.settings.wait_stacks.as_str() {
+            "clock" => Self::ByClock(ClockShares::new(manifest.window)),
+            _ => Self::ByLength(LengthShares::default()),
+        }
+    }
+
+    /// Takes rows in.
+    pub fn learn(&mut self, rows: &OffCpu) {
+        match self {
+            Self::ByLength(shares) => shares.learn(rows),
+            Self::ByClock(shares) => shares.learn(rows),
+        }
+    }
+
+    /// To be called when all rows were taken in.
+    pub fn settle(&mut self) {
+        if let Self::ByClock(shares) = self {
+            shares.settle();
+        }
+    }
+
+    /// Gives the rows their weights; to be called with the same rows, in the same order, after [`WaitShares::settle`].
+    pub fn apply(&mut self, rows: &mut OffCpu) {
+        match self {
+            Self::ByLength(shares) => shares.apply(rows),
+            Self::ByClock(shares) => shares.apply(rows),
+        }
+    }
+}
+
 /// How much time the waits without a stack have, and those with one, by thread and length.
 #[derive(Debug, Default)]
-pub struct WaitShares(FxHashMap<Class, Times>);
+pub struct LengthShares(FxHashMap<Class, Times>);
 
 /// The class of a wait's length. Below 5 ms a wait is not looked at from outside; above 25 ms it surely was.
 pub fn length_class(duration_ns: u64) -> u8 {
@@ -33,9 +77,8 @@ pub fn length_class(duration_ns: u64) -> u8 {
     }
 }
 
-impl WaitShares {
-    /// Takes rows in.
-    pub fn learn(&mut self, rows: &OffCpu) {
+impl LengthShares {
+    fn learn(&mut self, rows: &OffCpu) {
         for row in 0..rows.len() {
             let times = self.0.entry(class(rows, row)).or_default();
             times.all_ns += u128::from(rows.duration_ns[row]);
@@ -45,8 +88,7 @@ impl WaitShares {
         }
     }
 
-    /// Gives the rows their weights; to be called with the same rows, in the same order, after all were taken in.
-    pub fn apply(&mut self, rows: &mut OffCpu) {
+    fn apply(&mut self, rows: &mut OffCpu) {
         for row in 0..rows.len() {
             let Some(times) = self.0.get_mut(&class(rows, row)) else { continue };
             if times.with_stack_ns == 0 {
@@ -107,7 +149,7 @@ mod tests {
         rows.push(row(0, 0, 96_001, 96)); // and 96 short waits without one.
         rows.push(row(0, 0, 700_000_000, 1)); // A long one without a stack has no likeness,
         rows.push(row(1, 0, 500, 1)); // nor has another thread's.
-        let mut shares = WaitShares::default();
+        let mut shares = LengthShares::default();
         shares.learn(&rows);
         shares.apply(&mut rows);
         assert_eq!(rows.weight_ns[3..], [700_000_000, 500]);

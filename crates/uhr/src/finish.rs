@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, perf_map_name, vdso_image};
 use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
-use uhr_recording::{Finalized, KernelWait, Manifest, Recording, RecordingError, Table, finalize};
+use uhr_recording::{Finalized, FrameHint, Manifest, Recording, RecordingError, Table, finalize};
 use uhr_symbolize::{
     ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
     Unnamed, symbolize,
@@ -74,34 +74,57 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         ..Finalized::default()
     };
     for (frame, result) in of_frame.into_iter().enumerate() {
-        let is_kernel = frames.module[frame].is_some_and(|module| is_kernel(&modules, module));
-        add(&mut done, frame as u32, result, is_kernel);
+        let module = frames.module[frame].and_then(|module| modules.get(module as usize));
+        add(&mut done, frame as u32, result, Place::of(module));
     }
     Ok(done)
 }
 
-fn is_kernel(modules: &[ModuleRow], module: u32) -> bool {
-    modules.get(module as usize).is_some_and(|module| module.kind == ModuleKind::Kernel.code())
+/// Where code is, as far as it tells what a wait in it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Kernel,
+    Libc,
+    Elsewhere,
+}
+
+impl Place {
+    fn of(module: Option<&ModuleRow>) -> Self {
+        let Some(module) = module else { return Self::Elsewhere };
+        if module.kind == ModuleKind::Kernel.code() {
+            return Self::Kernel;
+        }
+        let name = module.path.rsplit('/').next().unwrap_or_default();
+        let is_libc = ["libc.so", "libc-", "libpthread", "ld-musl", "libc.musl"]
+            .iter()
+            .any(|begin| name.starts_with(begin));
+        if is_libc { Self::Libc } else { Self::Elsewhere }
+    }
+
+    /// What a function here tells of waits, or code without a name.
+    fn hint(self, function: Option<&str>) -> FrameHint {
+        match (self, function) {
+            (Self::Kernel, Some(name)) => FrameHint::of_kernel_function(name),
+            (Self::Kernel, None) => FrameHint::OF_KERNEL,
+            (_, Some(name)) => FrameHint::of_user_function(name, self == Self::Libc),
+            (Self::Libc, None) => FrameHint::OF_LIBC,
+            (Self::Elsewhere, None) => FrameHint::default(),
+        }
+    }
 }
 
 /// Adds the rows of one frame.
-fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, is_kernel: bool) {
+fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, place: Place) {
     let outcome = match result {
         Ok(_) => "named",
         Err(unnamed) => unnamed.reason.name(),
     };
     *done.frames.entry(outcome.to_owned()).or_default() += 1;
-    let mut wait = KernelWait::default();
     match result {
         Ok(found) => {
+            let hints = found.locations.iter().map(|location| place.hint(location.function.as_deref()));
+            done.frame_hints.push(hints.reduce(FrameHint::inlined_into).unwrap_or_default());
             for (depth, location) in found.locations.iter().enumerate() {
-                if is_kernel {
-                    wait = wait.or(location
-                        .function
-                        .as_deref()
-                        .map(KernelWait::of_function)
-                        .unwrap_or_default());
-                }
                 done.locations.push(LocationRow {
                     frame,
                     depth: depth as u32,
@@ -114,18 +137,20 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, i
                 });
             }
         }
-        Err(unnamed) => done.locations.push(LocationRow {
-            frame,
-            depth: 0,
-            function: None,
-            file: None,
-            line: None,
-            function_start: unnamed.start.map(|start| start.0),
-            mode: None,
-            reason: Some(unnamed.reason.code()),
-        }),
+        Err(unnamed) => {
+            done.frame_hints.push(place.hint(None));
+            done.locations.push(LocationRow {
+                frame,
+                depth: 0,
+                function: None,
+                file: None,
+                line: None,
+                function_start: unnamed.start.map(|start| start.0),
+                mode: None,
+                reason: Some(unnamed.reason.code()),
+            });
+        }
     }
-    done.frame_waits.push(wait);
 }
 
 fn name_module(

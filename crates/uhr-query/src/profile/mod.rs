@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uhr_model::Metric;
 use uhr_recording::tables::{Frames, LocationRow, Locations, ModuleRow, Stacks};
-use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table};
+use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table, WakerTree, kernel_threads};
 
 pub(crate) use code::{Code, Location, NONE};
 pub(crate) use observations::Observations;
@@ -54,7 +54,11 @@ impl Profile {
         let (code, frames) = code?;
         let (owners, mut observations) = others?;
         let tree = StackTree::new(stacks?, frames)?;
-        observations.tell_waits(&tree, &names.frame_waits);
+        let mut wakers = WakerTree::new(&recording.table()?)?;
+        if !recording.is_finished() {
+            let is_kernel_thread = kernel_threads(recording, &owners.threads)?;
+            observations.tell_waits(&tree, &names.frame_hints, is_kernel_thread, &mut wakers);
+        }
         let mut manifest = recording.manifest.clone();
         manifest.notes.extend(names.notes);
         let window = manifest.window;

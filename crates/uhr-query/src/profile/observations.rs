@@ -6,7 +6,10 @@ use std::path::PathBuf;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
-use uhr_recording::{KernelWait, Recording, Scale, Table, WaitShares, add_fixed_time, scale_weights};
+use uhr_recording::{
+    FrameHint, NodeHint, Recording, Scale, Table, WaitKinds, WaitShares, WakerTree, add_fixed_time,
+    scale_weights,
+};
 
 use super::StackTree;
 use crate::QueryError;
@@ -58,8 +61,9 @@ impl Observations {
         scale_weights(&mut samples, threads, &fixed, &mut vec![0; threads.len()]);
         let (mut off_cpu, mut faults, resident) =
             (recording.table::<OffCpu>()?, recording.table::<Faults>()?, recording.table()?);
-        let mut shares = WaitShares::default();
+        let mut shares = WaitShares::of(&recording.manifest);
         shares.learn(&off_cpu);
+        shares.settle();
         shares.apply(&mut off_cpu);
         let sampled = faults.weight.iter().fold(0u64, |sum, weight| sum.saturating_add(*weight));
         // What the kernel counted is known only when the capture has ended.
@@ -83,20 +87,31 @@ impl Observations {
         }
     }
 
-    /// Tells an unfinished recording's waits what the kernel's functions on their stacks tell: the finished form has it.
-    pub(super) fn tell_waits(&mut self, tree: &StackTree, of_frame: &[KernelWait]) {
+    /// Tells an unfinished recording's waits what their stacks tell: the finished form has it.
+    pub(super) fn tell_waits(
+        &mut self,
+        tree: &StackTree,
+        of_frame: &[FrameHint],
+        is_kernel_thread: Vec<bool>,
+        wakers: &mut WakerTree,
+    ) {
         let Self::Growing(tables) = self else { return };
         let nodes = tree.parent.iter().copied().zip(tree.frame.iter().copied()).skip(1);
-        let of_node = KernelWait::of_nodes(nodes, of_frame);
+        let kinds = WaitKinds { of_node: NodeHint::of_nodes(nodes, of_frame), is_kernel_thread };
         // Rows name stacks by their stored number, the tree by its own.
         let mut row_of_node = vec![0; tree.len()];
         for (row, node) in (0..).map_while(|row| Some((row, tree.node(row)?))) {
             row_of_node[node as usize] = row;
         }
-        let stacks = &mut tables.off_cpu.stack;
-        stacks.iter_mut().for_each(|stack| *stack = tree.node(*stack).unwrap_or(0));
-        KernelWait::tell(&of_node, &mut tables.off_cpu);
-        tables.off_cpu.stack.iter_mut().for_each(|stack| *stack = row_of_node[*stack as usize]);
+        let rows = &mut tables.off_cpu;
+        let to_node = |stack: &mut u32| *stack = tree.node(*stack).unwrap_or(0);
+        rows.stack.iter_mut().for_each(to_node);
+        rows.waker_stack.iter_mut().for_each(to_node);
+        rows.waker.iter_mut().for_each(|waker| *waker = wakers.of(*waker));
+        kinds.tell(rows, wakers);
+        let to_row = |node: &mut u32| *node = row_of_node[*node as usize];
+        rows.stack.iter_mut().for_each(to_row);
+        rows.waker_stack.iter_mut().for_each(to_row);
     }
 
     /// Hands out the rows of a table in parts, in parallel; the results are in the order of the rows. Only the named

@@ -5,26 +5,28 @@
 //! moment loses nothing.
 
 mod frame_order;
+mod kernel_threads;
 mod parquet_table;
 mod stack_order;
 mod switch_cost;
+mod waits;
 mod weights;
 
 use frame_order::FrameOrder;
+pub use kernel_threads::kernel_threads;
 use parquet_table::{copy, write_rows};
 use stack_order::StackOrder;
-use switch_cost::SwitchCost;
+use waits::{EarlierWaits, Waits};
 pub use weights::{Scale, add_fixed_time, scale_weights};
 
 use crate::RecordingError;
-use crate::kernel_wait::KernelWait;
 use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
     Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
     ThreadRow, Threads, Wakers,
 };
-use crate::wait_shares::WaitShares;
+use crate::wait_hints::FrameHint;
 use crate::writer::write_manifest;
 
 /// What [`finalize`] adds to a recording: the names of its frames.
@@ -36,8 +38,8 @@ pub struct Finalized {
     pub module_symbols: Vec<Option<String>>,
     /// Frames by outcome, for the ledger.
     pub frames: std::collections::BTreeMap<String, u64>,
-    /// For each frame, what its function tells of waits under it.
-    pub frame_waits: Vec<KernelWait>,
+    /// For each frame, what its functions tell of waits.
+    pub frame_hints: Vec<FrameHint>,
     /// Sentences about names, for the manifest.
     pub notes: Vec<String>,
 }
@@ -63,22 +65,16 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     let folder = recording.folder();
     let mut manifest = recording.manifest.clone();
     let mut threads = recording.threads()?;
-    let mut cost = SwitchCost::new(manifest.ledger.switch_cost_ns, threads.len());
     let frames = FrameOrder::read(recording)?;
-    let remap = StackOrder::read(recording, &frames)?;
-
+    let hints = frames.reorder(&names.frame_hints);
     let mut modules = recording.modules()?;
     for (module, symbols) in modules.iter_mut().zip(names.module_symbols) {
         module.symbols = symbols;
     }
-    let node_waits = KernelWait::of_nodes(remap.nodes(), &frames.reorder(&names.frame_waits));
-    let mut wait_shares = WaitShares::default();
-    recording.read_batches::<OffCpu>(|mut rows| {
-        cost.take_from(&mut rows);
-        wait_shares.learn(&rows);
-        Ok(())
-    })?;
-    cost.give_to(&mut threads);
+    let seen = EarlierWaits::read(recording, threads.len())?;
+    seen.cost.give_to(&mut threads);
+    let remap = StackOrder::read(recording, &frames, &seen.interrupts, &hints)?;
+    let mut waits = Waits::new(seen, &remap, &hints, kernel_threads(recording, &threads)?);
     let mut sampled = 0u64;
     recording.read_batches::<Faults>(|rows| {
         sampled = rows.weight.iter().fold(sampled, |sum, weight| sum.saturating_add(*weight));
@@ -87,20 +83,13 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     // A recorder that was killed left no count.
     let counted = manifest.ledger.faults.expected;
     let mut faults = Scale::new(sampled, if counted == 0 { sampled } else { counted });
-    let renumber = |stacks: &mut Vec<u32>| stacks.iter_mut().for_each(|stack| *stack = remap.of(*stack));
     let sizes = [
         write_rows::<Stacks>(folder, remap.rows())?,
         write_samples(recording, &threads, &remap)?,
-        copy::<OffCpu>(recording, |rows| {
-            cost.take_from(rows);
-            wait_shares.apply(rows);
-            renumber(&mut rows.stack);
-            renumber(&mut rows.waker_stack);
-            KernelWait::tell(&node_waits, rows);
-        })?,
-        copy::<Wakers>(recording, |_| ())?,
+        copy::<OffCpu>(recording, |rows| waits.finish(rows))?,
+        write_rows::<Wakers>(folder, waits.wakers())?,
         copy::<Faults>(recording, |rows| {
-            renumber(&mut rows.stack);
+            rows.stack.iter_mut().for_each(|stack| *stack = remap.of(*stack));
             faults.scale(&mut rows.weight);
         })?,
         copy::<Resident>(recording, |_| ())?,

@@ -1,47 +1,92 @@
 //! The stack tree in its final order. It was written in the order of discovery, and anew after every epoch; here equal
 //! nodes become one and the order becomes depth-first, which compresses better and lets a query roll it up in one pass.
+//!
+//! The stack of an interrupt that ended a wait loses what was interrupted: that was anything, and is not its cause.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frame_order::FrameOrder;
 use crate::RecordingError;
 use crate::columns::Table;
 use crate::reader::Recording;
 use crate::tables::{StackRow, Stacks};
+use crate::wait_hints::FrameHint;
 
 /// Equal nodes merged, in depth-first order.
 #[derive(Debug)]
 pub(super) struct StackOrder {
     /// For each stored node, its new number.
     new_of_old: Vec<u32>,
+    /// The same for those of which only what the interrupt did is wanted.
+    of_interrupt: FxHashMap<u32, u32>,
     /// Parent and frame of each new node but the first.
     nodes: Vec<(u32, u32)>,
 }
 
+/// Equal nodes being merged, in the order of discovery.
+#[derive(Default)]
+struct Merged {
+    of_old: Vec<u32>,
+    /// Parent and frame of each node but the first.
+    nodes: Vec<(u32, u32)>,
+    known: FxHashMap<(u32, u32), u32>,
+}
+
+impl Merged {
+    fn node(&mut self, parent: u32, frame: u32) -> u32 {
+        *self.known.entry((parent, frame)).or_insert_with(|| {
+            self.nodes.push((parent, frame));
+            self.nodes.len() as u32
+        })
+    }
+
+    /// Takes rows in. False if a caller is missing.
+    fn take(&mut self, rows: &Stacks, frames: &FrameOrder) -> bool {
+        for row in 0..rows.len() {
+            let id = match (rows.parent[row], rows.frame[row]) {
+                (Some(parent), Some(frame)) => {
+                    let Some(&parent) = self.of_old.get(parent as usize) else { return false };
+                    self.node(parent, frames.of(frame))
+                }
+                _ => 0,
+            };
+            self.of_old.push(id);
+        }
+        true
+    }
+
+    /// The stack of an interrupt alone: from its leaf to where the interrupt began, and never beyond the kernel.
+    fn interrupt(&mut self, node: u32, of_frame: &[FrameHint]) -> u32 {
+        let mut frames = Vec::new();
+        let mut at = node;
+        while let Some(&(parent, frame)) = (at as usize).checked_sub(1).and_then(|at| self.nodes.get(at)) {
+            let hint = of_frame.get(frame as usize).copied().unwrap_or_default();
+            if !hint.is_kernel {
+                break;
+            }
+            frames.push(frame);
+            if hint.begins_interrupt {
+                break;
+            }
+            at = parent;
+        }
+        frames.into_iter().rev().fold(0, |parent, frame| self.node(parent, frame))
+    }
+}
+
 impl StackOrder {
-    pub(super) fn read(recording: &Recording, frames: &FrameOrder) -> Result<Self, RecordingError> {
-        let mut merged_of_old = Vec::new();
-        let mut merged: Vec<(u32, u32)> = Vec::new();
-        let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    /// Reads the stacks. Of the stored nodes in `interrupts`, [`StackOrder::of_interrupt`] will know what the interrupt
+    /// did; `of_frame` says what each frame tells, in the final order of frames.
+    pub(super) fn read(
+        recording: &Recording,
+        frames: &FrameOrder,
+        interrupts: &FxHashSet<u32>,
+        of_frame: &[FrameHint],
+    ) -> Result<Self, RecordingError> {
+        let mut merged = Merged::default();
         let mut damaged = false;
         recording.read_batches::<Stacks>(|rows| {
-            for row in 0..rows.len() {
-                let id = match (rows.parent[row], rows.frame[row]) {
-                    (Some(parent), Some(frame)) => {
-                        let Some(&parent) = merged_of_old.get(parent as usize) else {
-                            damaged = true;
-                            continue;
-                        };
-                        let frame = frames.of(frame);
-                        *known.entry((parent, frame)).or_insert_with(|| {
-                            merged.push((parent, frame));
-                            merged.len() as u32
-                        })
-                    }
-                    _ => 0,
-                };
-                merged_of_old.push(id);
-            }
+            damaged |= !merged.take(&rows, frames);
             Ok(())
         })?;
         if damaged {
@@ -50,31 +95,25 @@ impl StackOrder {
                 "a caller is missing",
             ));
         }
+        // In the order of the rows, so that the same recording gives the same bytes.
+        let mut interrupts: Vec<u32> = interrupts.iter().copied().collect();
+        interrupts.sort_unstable();
+        let parts: Vec<(u32, u32)> = interrupts
+            .into_iter()
+            .map(|old| {
+                let node = merged.of_old.get(old as usize).copied().unwrap_or(0);
+                (old, merged.interrupt(node, of_frame))
+            })
+            .collect();
+        let Merged { of_old, nodes, known } = merged;
         drop(known);
-        Ok(Self::depth_first(&merged_of_old, &merged))
-    }
-
-    fn depth_first(merged_of_old: &[u32], merged: &[(u32, u32)]) -> Self {
-        // Children of each node as linked lists, in the order of discovery.
-        let mut first_child = vec![0u32; merged.len() + 1];
-        let mut next_sibling = vec![0u32; merged.len() + 1];
-        for (index, &(parent, _)) in merged.iter().enumerate().rev() {
-            next_sibling[index + 1] = std::mem::replace(&mut first_child[parent as usize], index as u32 + 1);
-        }
-        let mut new_of_merged = vec![0u32; merged.len() + 1];
-        let mut nodes = Vec::with_capacity(merged.len());
-        let mut todo = Vec::new();
-        let follow = |todo: &mut Vec<u32>, node: u32| todo.extend((node != 0).then_some(node));
-        follow(&mut todo, first_child[0]);
-        while let Some(node) = todo.pop() {
-            let (parent, frame) = merged[node as usize - 1];
-            nodes.push((new_of_merged[parent as usize], frame));
-            new_of_merged[node as usize] = nodes.len() as u32;
-            follow(&mut todo, next_sibling[node as usize]);
-            follow(&mut todo, first_child[node as usize]);
-        }
-        let new_of_old = merged_of_old.iter().map(|&merged| new_of_merged[merged as usize]).collect();
-        Self { new_of_old, nodes }
+        let (new_of_merged, nodes) = depth_first(&nodes);
+        let new = |merged: u32| new_of_merged[merged as usize];
+        Ok(Self {
+            new_of_old: of_old.into_iter().map(new).collect(),
+            of_interrupt: parts.into_iter().map(|(old, merged)| (old, new(merged))).collect(),
+            nodes,
+        })
     }
 
     /// Parent and frame of each node but the first.
@@ -86,6 +125,11 @@ impl StackOrder {
         self.new_of_old.get(old as usize).copied().unwrap_or(0)
     }
 
+    /// The new number of a stored node of which only what the interrupt did is wanted.
+    pub(super) fn of_interrupt(&self, old: u32) -> u32 {
+        self.of_interrupt.get(&old).copied().unwrap_or(0)
+    }
+
     pub(super) fn rows(&self) -> impl Iterator<Item = StackRow> {
         let root = StackRow { id: 0, parent: None, frame: None };
         let rest = self.nodes.iter().enumerate().map(|(index, &(parent, frame))| StackRow {
@@ -95,4 +139,27 @@ impl StackOrder {
         });
         std::iter::once(root).chain(rest)
     }
+}
+
+/// The new number of each node, the first included, and parent and frame of the new nodes.
+fn depth_first(merged: &[(u32, u32)]) -> (Vec<u32>, Vec<(u32, u32)>) {
+    // Children of each node as linked lists, in the order of discovery.
+    let mut first_child = vec![0u32; merged.len() + 1];
+    let mut next_sibling = vec![0u32; merged.len() + 1];
+    for (index, &(parent, _)) in merged.iter().enumerate().rev() {
+        next_sibling[index + 1] = std::mem::replace(&mut first_child[parent as usize], index as u32 + 1);
+    }
+    let mut new_of_merged = vec![0u32; merged.len() + 1];
+    let mut nodes = Vec::with_capacity(merged.len());
+    let mut todo = Vec::new();
+    let follow = |todo: &mut Vec<u32>, node: u32| todo.extend((node != 0).then_some(node));
+    follow(&mut todo, first_child[0]);
+    while let Some(node) = todo.pop() {
+        let (parent, frame) = merged[node as usize - 1];
+        nodes.push((new_of_merged[parent as usize], frame));
+        new_of_merged[node as usize] = nodes.len() as u32;
+        follow(&mut todo, next_sibling[node as usize]);
+        follow(&mut todo, first_child[node as usize]);
+    }
+    (new_of_merged, nodes)
 }

@@ -22,6 +22,9 @@ impl SwitchCost {
 
     /// Takes it from the waits between the switches, and remembers whose it was.
     pub(super) fn take_from(&mut self, waits: &mut OffCpu) {
+        if self.each_ns == 0 {
+            return;
+        }
         for row in 0..waits.len() {
             let took_ns =
                 u64::from(waits.count[row]).saturating_mul(self.each_ns).min(waits.duration_ns[row]);

@@ -1,0 +1,91 @@
+//! Waits when the capture has ended. They are read twice: what each stands for, and what the stacks of interrupts are,
+//! is known only when all were seen.
+
+use rustc_hash::FxHashSet;
+
+use super::stack_order::StackOrder;
+use super::switch_cost::SwitchCost;
+use crate::RecordingError;
+use crate::columns::Table;
+use crate::reader::Recording;
+use crate::tables::{OffCpu, WakerRow};
+use crate::wait_hints::{FrameHint, NodeHint};
+use crate::wait_kinds::WaitKinds;
+use crate::wait_shares::WaitShares;
+use crate::waker_tree::WakerTree;
+
+/// What the first reading finds.
+#[derive(Debug)]
+pub(super) struct EarlierWaits {
+    pub(super) cost: SwitchCost,
+    /// Stored stacks of interrupts that ended waits.
+    pub(super) interrupts: FxHashSet<u32>,
+    shares: WaitShares,
+    wakers: WakerTree,
+}
+
+impl EarlierWaits {
+    /// Reads all waits.
+    pub(super) fn read(recording: &Recording, threads: usize) -> Result<Self, RecordingError> {
+        let mut seen = Self {
+            cost: SwitchCost::new(recording.manifest.ledger.switch_cost_ns, threads),
+            interrupts: FxHashSet::default(),
+            shares: WaitShares::of(&recording.manifest),
+            wakers: WakerTree::new(&recording.table()?)?,
+        };
+        recording.read_batches::<OffCpu>(|mut rows| {
+            seen.cost.take_from(&mut rows);
+            seen.shares.learn(&rows);
+            for (&waker, &stack) in rows.waker.iter().zip(&rows.waker_stack) {
+                if stack != 0 && seen.wakers.interrupt(seen.wakers.of(waker)).is_some() {
+                    seen.interrupts.insert(stack);
+                }
+            }
+            Ok(())
+        })?;
+        seen.shares.settle();
+        Ok(seen)
+    }
+}
+
+/// Gives waits their final form at the second reading.
+#[derive(Debug)]
+pub(super) struct Waits<'a> {
+    seen: EarlierWaits,
+    remap: &'a StackOrder,
+    kinds: WaitKinds,
+}
+
+impl<'a> Waits<'a> {
+    /// After the first reading: with the final order of stacks, and with what each frame tells.
+    pub(super) fn new(
+        seen: EarlierWaits,
+        remap: &'a StackOrder,
+        of_frame: &[FrameHint],
+        is_kernel_thread: Vec<bool>,
+    ) -> Self {
+        let of_node = NodeHint::of_nodes(remap.nodes(), of_frame);
+        Self { seen, remap, kinds: WaitKinds { of_node, is_kernel_thread } }
+    }
+
+    /// Finishes the next rows, in the order of the first reading.
+    pub(super) fn finish(&mut self, rows: &mut OffCpu) {
+        self.seen.cost.take_from(rows);
+        self.seen.shares.apply(rows);
+        for row in 0..rows.len() {
+            rows.stack[row] = self.remap.of(rows.stack[row]);
+            rows.waker[row] = self.seen.wakers.of(rows.waker[row]);
+            let is_interrupt = self.seen.wakers.interrupt(rows.waker[row]).is_some();
+            rows.waker_stack[row] = match is_interrupt {
+                true => self.remap.of_interrupt(rows.waker_stack[row]),
+                false => self.remap.of(rows.waker_stack[row]),
+            };
+        }
+        self.kinds.tell(rows, &mut self.seen.wakers);
+    }
+
+    /// Every waker, once all rows are finished.
+    pub(super) fn wakers(&self) -> Vec<WakerRow> {
+        self.seen.wakers.rows().to_vec()
+    }
+}

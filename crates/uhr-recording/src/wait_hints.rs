@@ -1,0 +1,150 @@
+//! What the functions on a stack tell of a wait. Those of the kernel know better than the system call's number whether a
+//! `read` waits for a pipe or a disk, and they know the system call where its number was not seen, and what kind of
+//! interrupt ended a wait. Those of the program know whether a thread of a pool waits for work.
+
+use uhr_model::{Interrupt, PoolPart, WaitKind, syscall_of_kernel_function};
+
+/// What one frame tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrameHint {
+    /// What kind of thing is waited for.
+    pub kind: Option<WaitKind>,
+    /// The system call.
+    pub syscall: Option<u32>,
+    /// It is the scheduler itself: the wait is its caller's.
+    pub is_scheduler: bool,
+    /// What kind of interrupt it runs in.
+    pub interrupt: Option<Interrupt>,
+    /// An interrupt begins here: its callers were interrupted.
+    pub begins_interrupt: bool,
+    /// It is code of the kernel.
+    pub is_kernel: bool,
+    /// What it is to a pool.
+    pub pool: PoolPart,
+}
+
+/// What the stack of a node tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeHint {
+    /// What kind of thing is waited for: the innermost function that says so.
+    pub kind: Option<WaitKind>,
+    /// The system call: the outermost function that says so, because a call's entry calls what others call too.
+    pub syscall: Option<u32>,
+    /// What kind of interrupt it was, if one ran: the innermost function that says so.
+    pub interrupt: Option<Interrupt>,
+    /// Whether all of it is code of the kernel.
+    pub is_kernel: bool,
+    /// Whether it is a thread of a pool that waits for work.
+    pub waits_for_work: bool,
+    /// The node that waits: its nearest that is not the scheduler.
+    pub waits_at: u32,
+}
+
+/// The kernel's ways into the scheduler, by the beginning of their names.
+const SCHEDULER: &[&str] = &["schedule", "__schedule", "preempt_schedule", "__cond_resched", "io_schedule"];
+
+impl FrameHint {
+    /// What a function of the kernel tells.
+    pub fn of_kernel_function(name: &str) -> Self {
+        Self {
+            kind: WaitKind::of_kernel_function(name),
+            syscall: syscall_of_kernel_function(name),
+            is_scheduler: SCHEDULER.iter().any(|entry| name.starts_with(entry)),
+            interrupt: Interrupt::of_kernel_function(name),
+            begins_interrupt: Interrupt::begins_at(name),
+            ..Self::OF_KERNEL
+        }
+    }
+
+    /// What any function of the kernel tells.
+    pub const OF_KERNEL: Self = Self {
+        kind: None,
+        syscall: None,
+        is_scheduler: false,
+        interrupt: None,
+        begins_interrupt: false,
+        is_kernel: true,
+        pool: PoolPart::Waits,
+    };
+
+    /// What any function of the C library tells.
+    pub const OF_LIBC: Self = Self { is_kernel: false, ..Self::OF_KERNEL };
+
+    /// What a function of a program tells. `in_libc` says that it is one of the C library's.
+    pub fn of_user_function(name: &str, in_libc: bool) -> Self {
+        Self { pool: PoolPart::of_function(name, in_libc), ..Self::default() }
+    }
+
+    /// What two functions of one frame tell together: this one was inlined into `outer`.
+    pub fn inlined_into(self, outer: Self) -> Self {
+        Self {
+            kind: self.kind.or(outer.kind),
+            syscall: outer.syscall.or(self.syscall),
+            is_scheduler: self.is_scheduler || outer.is_scheduler,
+            interrupt: self.interrupt.or(outer.interrupt),
+            begins_interrupt: self.begins_interrupt || outer.begins_interrupt,
+            is_kernel: self.is_kernel && outer.is_kernel,
+            pool: self.pool.called_by(outer.pool),
+        }
+    }
+}
+
+impl NodeHint {
+    /// For each node of a stack tree, what its stack tells. `nodes` are the parent and the frame of each node but the
+    /// first, parents before children; `of_frame` says what each frame tells.
+    pub fn of_nodes(nodes: impl Iterator<Item = (u32, u32)>, of_frame: &[FrameHint]) -> Vec<Self> {
+        let mut of_node = vec![Self { is_kernel: true, ..Self::default() }];
+        let mut pools = vec![PoolPart::Opaque];
+        for (parent, frame) in nodes {
+            let own = of_frame.get(frame as usize).copied().unwrap_or_default();
+            let outer = of_node.get(parent as usize).copied().unwrap_or_default();
+            let pool = own.pool.called_by(pools.get(parent as usize).copied().unwrap_or_default());
+            // Nothing but the scheduler: then it is that.
+            let is_below = own.is_scheduler && outer.waits_at != 0;
+            of_node.push(Self {
+                kind: own.kind.or(outer.kind),
+                syscall: outer.syscall.or(own.syscall),
+                interrupt: own.interrupt.or(outer.interrupt.filter(|_| !own.begins_interrupt)),
+                is_kernel: own.is_kernel && outer.is_kernel,
+                waits_for_work: pool == PoolPart::Loop,
+                waits_at: if is_below { outer.waits_at } else { of_node.len() as u32 },
+            });
+            pools.push(pool);
+        }
+        of_node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a stack of kernel functions tells, from the outermost to the leaf.
+    fn of_stack(names: &[&str]) -> Vec<NodeHint> {
+        let of_frame: Vec<FrameHint> = names.iter().map(|name| FrameHint::of_kernel_function(name)).collect();
+        NodeHint::of_nodes((0..names.len() as u32).map(|node| (node, node)), &of_frame)
+    }
+
+    #[test]
+    fn the_innermost_function_that_says_something_counts() {
+        let of_node = of_stack(&["entry", "do_syscall_64", "ksys_read", "pipe_read", "schedule"]);
+        assert_eq!((of_node[5].kind, of_node[5].syscall), (Some(WaitKind::Pipe), Some(0)));
+        assert_eq!((of_node[5].waits_at, of_node[4].waits_at), (4, 4), "pipe_read waits, not the scheduler");
+        assert_eq!((of_node[1].kind, of_node[1].syscall), (None, None));
+    }
+
+    #[test]
+    fn the_entry_says_which_system_call_it_is() {
+        let of_node =
+            of_stack(&["__x64_sys_clock_nanosleep", "hrtimer_nanosleep", "do_nanosleep", "schedule"]);
+        assert_eq!(of_node[4].syscall, Some(230), "nanosleep sleeps in the same function");
+    }
+
+    #[test]
+    fn what_was_interrupted_is_not_the_cause() {
+        let of_node = of_stack(&["tcp_sendmsg", "asm_sysvec_call_function", "try_to_wake_up"]);
+        assert_eq!(of_node[3].interrupt, None);
+        let of_node = of_stack(&["tcp_sendmsg", "asm_sysvec_apic_timer_interrupt", "hrtimer_wakeup"]);
+        assert_eq!(of_node[3].interrupt, Some(Interrupt::Timer));
+    }
+}

@@ -1,0 +1,164 @@
+//! What waits are told about themselves when the capture has ended: what kind they are, which system call it was, and
+//! what kind of interrupt ended them.
+
+use uhr_model::{Interrupt, WaitKind};
+
+use crate::Table;
+use crate::tables::OffCpu;
+use crate::wait_hints::NodeHint;
+use crate::waker_tree::WakerTree;
+
+/// Everything that is known beside the rows themselves.
+#[derive(Debug)]
+pub struct WaitKinds {
+    /// For each node of the stack tree, what its stack tells.
+    pub of_node: Vec<NodeHint>,
+    /// For each thread, whether it is one of the kernel.
+    pub is_kernel_thread: Vec<bool>,
+}
+
+impl WaitKinds {
+    /// Tells the waits what their stacks tell, where they do not know it better, and ends their stacks at the function
+    /// that waits: the scheduler below it is in all of them.
+    pub fn tell(&self, rows: &mut OffCpu, wakers: &mut WakerTree) {
+        for row in 0..rows.len() {
+            let hint = self.of_node.get(rows.stack[row] as usize).copied().unwrap_or_default();
+            rows.stack[row] = hint.waits_at;
+            if rows.runnable[row] {
+                continue;
+            }
+            rows.syscall[row] = rows.syscall[row].or(hint.syscall);
+            let by_syscall = rows.syscall[row].map(WaitKind::of_syscall);
+            let stored = WaitKind::from_code(rows.wait[row]).unwrap_or(WaitKind::Unknown);
+            let kind = match stored {
+                WaitKind::Unknown | WaitKind::Other => hint.kind.or(by_syscall).unwrap_or(stored),
+                known => known,
+            };
+            rows.wait[row] = self.or_idle(kind, by_syscall, &hint, rows.thread[row]).code();
+            self.refine_waker(rows, row, wakers);
+        }
+    }
+
+    /// The kind, or idle: an event loop or a server without work, a thread of a pool or of the kernel. Whoever has to
+    /// have something from a disk first has work.
+    fn or_idle(
+        &self,
+        kind: WaitKind,
+        by_syscall: Option<WaitKind>,
+        hint: &NodeHint,
+        thread: u32,
+    ) -> WaitKind {
+        if matches!(kind, WaitKind::Disk | WaitKind::PageFault) {
+            return kind;
+        }
+        // A lock is held by somebody who works.
+        let is_kernel = by_syscall.is_none()
+            && hint.is_kernel
+            && kind != WaitKind::Lock
+            && self.is_kernel_thread.get(thread as usize) == Some(&true);
+        if by_syscall == Some(WaitKind::Idle) || is_kernel || hint.waits_for_work {
+            WaitKind::Idle
+        } else {
+            kind
+        }
+    }
+
+    /// Names the kind of an interrupt from what ran in it, where the recorder did not know.
+    fn refine_waker(&self, rows: &mut OffCpu, row: usize, wakers: &mut WakerTree) {
+        let waker = rows.waker[row];
+        if waker == 0 || wakers.interrupt(waker) != Some(Interrupt::Other) {
+            return;
+        }
+        let hint = self.of_node.get(rows.waker_stack[row] as usize);
+        if let Some(kind) = hint.and_then(|hint| hint.interrupt) {
+            rows.waker[row] = wakers.with_interrupt(waker, kind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::{OffCpuRow, WakerRow, Wakers};
+    use crate::wait_hints::FrameHint;
+
+    fn row(thread: u32, stack: u32, wait: WaitKind, syscall: Option<u32>) -> OffCpuRow {
+        OffCpuRow {
+            start_ns: 0,
+            end_ns: 10,
+            duration_ns: 10,
+            weight_ns: 10,
+            count: 1,
+            thread,
+            stack,
+            ending: 0,
+            runnable: false,
+            wait: wait.code(),
+            syscall,
+            waker: 0,
+            waker_stack: 0,
+        }
+    }
+
+    /// Kinds for stacks of one function each, node 1 the first; thread 1 is one of the kernel.
+    fn kinds(functions: &[FrameHint]) -> WaitKinds {
+        let nodes = (0..functions.len() as u32).map(|frame| (0, frame));
+        WaitKinds { of_node: NodeHint::of_nodes(nodes, functions), is_kernel_thread: vec![false, true] }
+    }
+
+    fn told(kinds: &WaitKinds, row: OffCpuRow) -> WaitKind {
+        let mut rows = OffCpu::default();
+        rows.push(row);
+        kinds.tell(&mut rows, &mut WakerTree::default());
+        WaitKind::from_code(rows.wait[0]).unwrap()
+    }
+
+    #[test]
+    fn waiting_for_work_is_idle_and_waiting_for_a_disk_is_not() {
+        let worker = FrameHint::of_kernel_function("worker_thread");
+        let disk = FrameHint::of_kernel_function("folio_wait_bit_common");
+        let pool = FrameHint::of_user_function("ngx_thread_pool_cycle", false);
+        let lock = FrameHint::of_user_function("take_turns", false);
+        let kinds = kinds(&[worker, disk, pool, lock]);
+        let cases = [
+            (row(0, 0, WaitKind::Unknown, Some(232)), WaitKind::Idle), // epoll_wait
+            (row(0, 0, WaitKind::Socket, Some(288)), WaitKind::Idle),  // accept4
+            (row(0, 0, WaitKind::Disk, Some(426)), WaitKind::Disk),    // io_uring_enter
+            (row(0, 0, WaitKind::Poll, Some(7)), WaitKind::Poll),      // poll
+            (row(1, 1, WaitKind::Unknown, None), WaitKind::Idle),      // a kernel thread
+            (row(1, 0, WaitKind::Unknown, None), WaitKind::Idle),      // without its stack
+            (row(1, 2, WaitKind::Unknown, None), WaitKind::Disk),      // one that reads
+            (row(0, 1, WaitKind::Unknown, None), WaitKind::Unknown),   // no kernel thread
+            (row(0, 3, WaitKind::Lock, Some(202)), WaitKind::Idle),    // a pool
+            (row(0, 4, WaitKind::Lock, Some(202)), WaitKind::Lock),    // a lock
+        ];
+        for (row, kind) in cases {
+            assert_eq!(told(&kinds, row.clone()), kind, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn an_interrupt_gets_its_kind_from_what_ran_in_it() {
+        let mut table = Wakers::default();
+        let waker = |id, woken_by, interrupt: Option<Interrupt>| WakerRow {
+            id,
+            woken_by,
+            thread: None,
+            pid: None,
+            tid: None,
+            name: None,
+            interrupt: interrupt.map(Interrupt::code),
+        };
+        table.push(waker(0, None, None));
+        table.push(waker(1, None, Some(Interrupt::Other)));
+        let mut wakers = WakerTree::new(&table).unwrap();
+        let kinds = kinds(&[FrameHint::of_kernel_function("virtblk_done"), FrameHint::OF_KERNEL]);
+        let mut rows = OffCpu::default();
+        rows.push(OffCpuRow { waker: 1, waker_stack: 1, ..row(0, 0, WaitKind::Disk, None) });
+        rows.push(OffCpuRow { waker: 1, waker_stack: 2, ..row(0, 0, WaitKind::Disk, None) });
+        kinds.tell(&mut rows, &mut wakers);
+        assert_eq!(wakers.interrupt(rows.waker[0]), Some(Interrupt::Block));
+        assert_eq!(rows.waker[1], 1, "nothing on its stack says more");
+        assert_eq!(wakers.rows().len(), 3);
+    }
+}
