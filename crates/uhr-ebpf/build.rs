@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Any of these does; the programs are written for the oldest.
-const CLANGS: &[&str] =
-    &["clang", "clang-14", "clang-15", "clang-16", "clang-17", "clang-18", "clang-19", "clang-20", "clang-21"];
+const CLANGS: &[&str] = &[
+    "clang", "clang-14", "clang-15", "clang-16", "clang-17", "clang-18", "clang-19", "clang-20", "clang-21",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
@@ -15,7 +16,9 @@ fn main() {
         named if !named.is_empty() => named,
         _ => match CLANGS.iter().find(|name| Command::new(name).arg("--version").output().is_ok()) {
             Some(found) => (*found).to_owned(),
-            None => stop("clang is missing, which compiles uhr's eBPF programs. Install it: sudo apt-get install clang-14"),
+            None => stop(
+                "clang is missing, which compiles uhr's eBPF programs. Install it: sudo apt-get install clang-14",
+            ),
         },
     };
     let object = PathBuf::from(variable("OUT_DIR")).join("sampler.o");
@@ -34,7 +37,9 @@ fn main() {
     match result {
         Ok(status) if status.success() => {}
         Ok(_) => stop(&format!("{clang} could not compile the eBPF programs (its words are above)")),
-        Err(error) => stop(&format!("{clang} cannot be run ({error}). Install it: sudo apt-get install clang-14")),
+        Err(error) => {
+            stop(&format!("{clang} cannot be run ({error}). Install it: sudo apt-get install clang-14"))
+        }
     }
 }
 

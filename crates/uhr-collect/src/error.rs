@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use uhr_ebpf::LoadError;
 use uhr_recording::RecordingError;
 
 use crate::perf::OpenError;
@@ -10,6 +11,15 @@ pub enum CollectError {
     /// No perf event could be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// uhr's own programs could not be loaded into the kernel.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Perf events of a control group are another thing than what was asked for.
+    #[error("a cgroup can be recorded by the eBPF sampler only{}", why(.refused))]
+    CgroupNeedsEbpf {
+        /// Why that one did not start, if it was tried.
+        refused: Option<String>,
+    },
     /// The recording could not be written.
     #[error(transparent)]
     Recording(#[from] RecordingError),
@@ -53,6 +63,10 @@ pub enum CollectError {
         /// The system's answer.
         source: std::io::Error,
     },
+}
+
+fn why(refused: &Option<String>) -> String {
+    refused.as_ref().map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 fn looked_for(folders: &[PathBuf]) -> String {

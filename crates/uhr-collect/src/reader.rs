@@ -3,10 +3,15 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use uhr_ebpf::Sampler;
 
 use crate::error::CollectError;
-use crate::perf::{Attached, Decoder, EventKind, Ladder, Session, hurry_this_thread, monotonic_ns};
+use crate::look_clock::{LookClock, Lot};
+use crate::perf::{
+    Attached, Decoder, EventKind, Ladder, Session, hurry_this_thread, monotonic_ns, thread_cpu_ns,
+};
 
 /// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -16,6 +21,29 @@ const BATCHES: usize = 64;
 
 /// Passes without a record after the last target has gone, before that is the end.
 const QUIET_PASSES: u32 = 5;
+
+/// The number that events of the programs in the kernel have among rings; those of perf events follow.
+pub(crate) const EVENTS: usize = 0;
+/// How often threads' sums are asked for.
+const TELL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where records come from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) session: Session,
+    /// The programs in the kernel, where they take the samples; the session then brings the sideband alone.
+    pub(crate) sampler: Option<Sampler>,
+}
+
+impl Source {
+    fn stop(&mut self) {
+        // If the kernel refuses, more is recorded than asked, and no harm is done.
+        let _ = self.session.disable();
+        if let Some(sampler) = &mut self.sampler {
+            sampler.stop();
+        }
+    }
+}
 
 /// What one pass over the rings brought.
 #[derive(Debug, Default)]
@@ -30,22 +58,31 @@ pub(crate) struct Batch {
     pub(crate) unattached: Vec<u32>,
     /// Threads that had ended before they could be attached.
     pub(crate) gone: Vec<u32>,
+    /// The mean distance of two looks at waiting threads.
+    pub(crate) wait_period_ns: u64,
     /// Every target is gone: nothing more will come.
     pub(crate) is_over: bool,
 }
 
 impl Batch {
     /// Reads the rings. Counts samples of `counted` on the way.
-    fn of(session: &mut Session, decoder: &Decoder, counted: EventKind) -> (Self, u64) {
+    fn of(source: &mut Source, decoder: &Decoder, counted: EventKind) -> (Self, u64) {
         let (mut batch, mut samples) = (Self::default(), 0);
-        let drained = session.drain(&mut |ring, record| {
+        let drained = source.session.drain(&mut |ring, record| {
             samples += u64::from(decoder.may_be_of(record, counted));
-            batch.bytes.extend_from_slice(record);
-            batch.records.push((ring as u32, record.len() as u32));
+            batch.push(EVENTS + 1 + ring, record);
         });
+        if let Some(sampler) = &mut source.sampler {
+            sampler.drain(&mut |event| batch.push(EVENTS, event));
+        }
         batch.started_ns = drained.started_ns;
         batch.corrupt_bytes = drained.corrupt_bytes;
         (batch, samples)
+    }
+
+    fn push(&mut self, ring: usize, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.records.push((ring as u32, record.len() as u32));
     }
 
     /// The records, each with the number of its ring.
@@ -64,10 +101,10 @@ enum Order {
     Stop,
 }
 
-/// A session whose events have stopped.
+/// A source whose events have stopped.
 #[derive(Debug)]
 pub(crate) struct Stopped {
-    pub(crate) session: Session,
+    pub(crate) source: Source,
     /// When: nothing that happened later is in its rings.
     pub(crate) at_ns: u64,
 }
@@ -82,12 +119,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn start(session: Session) -> Result<Self, CollectError> {
+    pub(crate) fn start(source: Source) -> Result<Self, CollectError> {
         let (batch_sender, batches) = sync_channel(BATCHES);
         let (orders, order_receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("uhr-reader".to_owned())
-            .spawn(move || read(session, &batch_sender, &order_receiver))
+            .spawn(move || read(source, &batch_sender, &order_receiver))
             .map_err(|source| CollectError::System { step: "starting a thread", source })?;
         Ok(Self { batches, orders, thread: Some(thread) })
     }
@@ -113,17 +150,18 @@ impl Reader {
     }
 }
 
-fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Stopped {
+fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Stopped {
     // On a busy machine it waits for its turn longer than a ring takes to fill.
     hurry_this_thread();
-    let decoder = session.decoder();
-    let mut ladder = Ladder::new(session.granted().stack_copy_bytes > 0, monotonic_ns());
+    let decoder = source.session.decoder();
+    let mut ladder = Ladder::new(source.session.granted().stack_copy_bytes > 0, monotonic_ns());
+    let mut looks = Looks::new();
     let mut quiet = 0;
     loop {
         let (mut stop, mut unattached, mut gone) = (false, Vec::new(), Vec::new());
         for order in orders.try_iter() {
             match order {
-                Order::AddThread(tid) => match session.add_thread(tid) {
+                Order::AddThread(tid) => match source.session.add_thread(tid) {
                     Ok(Attached::Now) => {}
                     Ok(Attached::NoRoom) => unattached.push(tid),
                     Ok(Attached::Gone) | Err(_) => gone.push(tid),
@@ -132,26 +170,61 @@ fn read(mut session: Session, batches: &SyncSender<Batch>, orders: &Receiver<Ord
             }
         }
         if stop {
-            let _ = session.disable();
+            source.stop();
         } else {
-            let _ = session.wait(PAUSE);
+            let pause = if source.sampler.is_some() { looks.clock.remaining().min(PAUSE) } else { PAUSE };
+            let _ = source.session.wait(pause);
         }
         let at_ns = monotonic_ns();
-        let (mut batch, samples) = Batch::of(&mut session, &decoder, ladder.kind());
+        if let Some(sampler) = &source.sampler {
+            looks.take(sampler, stop);
+        }
+        let (mut batch, samples) = Batch::of(&mut source, &decoder, ladder.kind());
         if ladder.see(samples, batch.started_ns) && !stop {
             // If the kernel refuses, what is lost is counted.
-            let _ = session.thin_switches(ladder.is_thinned());
+            let _ = source.session.thin_switches(ladder.is_thinned());
         }
         (batch.unattached, batch.gone) = (unattached, gone);
+        batch.wait_period_ns = looks.clock.period_ns();
         // The last record may be that of a thread that is still to be attached to.
-        let is_quiet = session.is_over() && batch.records.is_empty();
+        let is_quiet = source.session.is_over() && batch.records.is_empty();
         quiet = if is_quiet { quiet + 1 } else { 0 };
         batch.is_over = quiet >= QUIET_PASSES;
         let is_over = batch.is_over;
         // An empty batch says something too: that what came before can be put in order now.
         let gone = batches.send(batch).is_err();
         if stop || gone || is_over {
-            return Stopped { session, at_ns };
+            return Stopped { source, at_ns };
+        }
+    }
+}
+
+/// When the programs in the kernel are to look at waiting threads, and when to tell the sums of all.
+struct Looks {
+    clock: LookClock,
+    lot: Lot,
+    next_telling: Instant,
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self { clock: LookClock::new(monotonic_ns()), lot: Lot::new(), next_telling: Instant::now() }
+    }
+
+    /// Looks and asks if it is time to; the last time, everybody tells once more. What fails comes with the next pass:
+    /// sums only grow.
+    fn take(&mut self, sampler: &Sampler, is_last: bool) {
+        if !is_last && self.clock.remaining().is_zero() {
+            let before_ns = thread_cpu_ns();
+            if self.lot.is_due() {
+                self.lot.saw(sampler.counters().waits);
+            }
+            let _ = sampler.look(self.clock.period_ns(), self.lot.share());
+            self.clock.looked(Duration::from_nanos(thread_cpu_ns().saturating_sub(before_ns)));
+        }
+        if is_last || Instant::now() >= self.next_telling {
+            let _ = sampler.tell_times();
+            self.next_telling = Instant::now() + TELL_PAUSE;
         }
     }
 }

@@ -7,7 +7,9 @@ use uhr_recording::tables::{ProcessRow, SampleRow, ThreadRow};
 
 use crate::address_space::AddressSpace;
 use crate::cgroup::membership::{self, Membership};
+use crate::perf::Body;
 use crate::procfs;
+use crate::sums::ThreadSums;
 use crate::unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
 
@@ -31,6 +33,8 @@ pub(crate) struct Thread {
     pub(crate) row: ThreadRow,
     pub(crate) pid: u32,
     pub(crate) time: ThreadTime,
+    /// Where programs in the kernel add up the time, instead of `time`.
+    pub(crate) sums: Option<ThreadSums>,
     /// `schedstat` when it was first seen.
     schedstat_at_start: Option<(u64, u64)>,
     /// No event could be opened for it: the time since then that `schedstat` told last, on CPU and runnable.
@@ -60,6 +64,15 @@ const AFTERLIFE_NS: u64 = 1_000_000_000;
 /// Ended threads that are remembered.
 const MAX_ENDED: usize = 65_536;
 
+/// Whose sums the programs in the kernel tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Followed {
+    /// Of the processes that are known, and of what they make.
+    Known,
+    /// Of all.
+    All,
+}
+
 /// All tasks of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
@@ -76,6 +89,12 @@ pub(crate) struct Tasks {
     period_ns: u64,
     /// Whether samples are taken in the kernel too.
     kernel_visible: bool,
+    /// Programs in the kernel add up the times of threads; records of other processes than those known are of strangers.
+    sums_of: Option<Followed>,
+    /// Page faults of all threads that ended, by the kernel's own count.
+    pub(crate) page_faults: u64,
+    /// Waits that went into a sum of mixed kinds.
+    pub(crate) crowded_waits: u64,
     /// Threads whose time on CPU is not exact.
     pub(crate) inexact: u64,
     /// Time on CPU of all threads that ended, by their switch records, and their switches.
@@ -92,6 +111,44 @@ pub(crate) struct Tasks {
 impl Tasks {
     pub(crate) fn new(period_ns: u64, kernel_visible: bool) -> Self {
         Self { period_ns, kernel_visible, ..Self::default() }
+    }
+
+    /// Times come as sums ([`ThreadSums`]).
+    pub(crate) fn expect_sums(&mut self, of: Followed) {
+        self.sums_of = Some(of);
+    }
+
+    /// Whether times come as sums.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.sums_of.is_some()
+    }
+
+    /// Whether a record of the whole machine's sideband is of a process that is not recorded.
+    pub(crate) fn is_stranger(&self, body: &Body<'_>) -> bool {
+        if self.sums_of != Some(Followed::Known) {
+            return false;
+        }
+        match body {
+            Body::Mapping(mapping) => !self.knows_process(mapping.pid),
+            Body::Name { pid, .. } => !self.knows_process(*pid),
+            Body::Fork(task) => !self.knows_process(task.parent_pid),
+            _ => false,
+        }
+    }
+
+    /// Whether a process is recorded.
+    pub(crate) fn knows_process(&self, pid: u32) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
+    /// The thread that has this tid, if it is recorded.
+    pub(crate) fn known_thread(&self, pid: u32, tid: u32) -> Option<&Thread> {
+        self.threads.get(&tid).filter(|thread| thread.pid == pid)
+    }
+
+    /// Whether a thread lives.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.threads.is_empty()
     }
 
     /// Every CPU is recorded from this moment on.
@@ -183,6 +240,8 @@ impl Tasks {
             self.end_thread(tid, now_ns, writer);
         }
         if !self.threads.contains_key(&tid) {
+            // Under its maker's name only a new thread comes.
+            let is_new = name.is_some();
             let process = self.process(pid, now_ns, writer);
             process.living += 1;
             let (process, process_name) = (process.row.id, process.row.name.clone());
@@ -201,8 +260,10 @@ impl Tasks {
             self.thread_count += 1;
             writer.push_thread(row.clone());
             let time = ThreadTime::new(row.id, now_ns, running);
-            let schedstat_at_start = procfs::schedstat(pid, tid);
-            self.threads.insert(tid, Thread { row, pid, time, schedstat_at_start, totals_only: None });
+            let sums = self.sums_of.map(|_| ThreadSums::new(row.id, now_ns, is_new));
+            let schedstat_at_start = if sums.is_some() { None } else { procfs::schedstat(pid, tid) };
+            let thread = Thread { row, pid, time, sums, schedstat_at_start, totals_only: None };
+            self.threads.insert(tid, thread);
         }
         match self.threads.get_mut(&tid) {
             Some(thread) => thread,
@@ -367,6 +428,18 @@ impl Tasks {
 
     /// Writes a thread's last row, and a row for the time that its samples cannot stand for.
     fn close(&mut self, thread: &mut Thread, now_ns: u64, writer: &mut RecordingWriter) {
+        if let Some(sums) = &mut thread.sums {
+            sums.end(now_ns, |_| None, writer);
+            thread.row.on_cpu_ns = sums.on_cpu_ns();
+            thread.row.switches = sums.switches();
+            thread.row.run_delay_ns = Some(sums.runqueue_ns());
+            self.on_cpu_ns += thread.row.on_cpu_ns;
+            self.switches += thread.row.switches;
+            self.page_faults += sums.page_faults();
+            self.crowded_waits += u64::from(sums.crowded);
+            writer.push_thread(thread.row.clone());
+            return;
+        }
         match thread.totals_only {
             Some(totals) => thread.time.end_by_totals(now_ns, totals, writer),
             None => thread.time.end(now_ns, writer),

@@ -18,6 +18,8 @@ typedef long long s64;
 #define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
 #define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */
 #define UHR_HOPS 3              /* wakers behind the waker */
+/* Reading a stack from outside takes some 10 us. A wait that is not longer is over before. */
+#define UHR_SHORT_NS 50000
 #define UHR_NO_SYSCALL 0xffff
 
 /* What an event tells. */
@@ -30,6 +32,8 @@ enum uhr_event_kind {
     UHR_WAIT_END = 6,    /* struct uhr_wait_end: the thread runs again */
     UHR_TIMES = 7,       /* struct uhr_times: the sums of a thread so far */
     UHR_THREAD_END = 8,  /* struct uhr_times: its last */
+    UHR_RENAMED = 9,     /* struct uhr_times: it gets a new name, perhaps because it executes a program */
+    UHR_EVENT_KINDS
 };
 
 struct uhr_head {
@@ -49,6 +53,7 @@ enum uhr_sample_flag {
     UHR_KERNEL_THREAD = 8, /* there is no program */
     UHR_MAJOR = 16,        /* a fault that waited for a disk */
     UHR_CHAIN = 32,        /* frame pointers were followed; otherwise the stack was copied */
+    UHR_AT_SWITCH = 64,    /* of a wait: it was taken as the thread began to wait, not by the clock */
 };
 
 /* A stack, and what was known when it was taken. Behind it lie `kernel_frames` and `user_frames` addresses of 8 bytes,
@@ -56,7 +61,7 @@ enum uhr_sample_flag {
 struct uhr_sample {
     struct uhr_head head;
     u64 ip, sp, bp; /* user registers, 0 without a program */
-    u64 address;    /* of a fault; otherwise the period of the clock in ns */
+    u64 address;    /* of a fault; otherwise the period of the clock (of CPUs, of waits) in ns */
     u32 wait;       /* number of the wait, of those of this thread or of `wait_tid` */
     u32 wait_tid;
     u16 kernel_frames;
@@ -64,7 +69,7 @@ struct uhr_sample {
     u32 copied;
     u16 syscall;
     u16 flags;
-    u32 unused;
+    u32 share; /* of a wait: as in struct uhr_dial */
 };
 UHR_SIZE(struct uhr_sample, 80);
 
@@ -100,6 +105,7 @@ enum uhr_file {
     UHR_FILE_DISK = 3,
     UHR_FILE_DEVICE = 4,
     UHR_FILE_OTHER = 5, /* eventfd, timerfd, inotify and the like */
+    UHR_SHORT = 0x80,   /* and the wait was shorter than UHR_SHORT_NS: a sum of its own, for the clock does not see those */
 };
 
 /* Why a thread waits: slots with the same why are one sum. */
@@ -160,15 +166,16 @@ struct uhr_counters {
     u64 samples;       /* ticks that met a thread of the target */
     u64 foreign;       /* ticks that met another thread */
     u64 faults;
-    u64 refused[9];    /* by kind of event: the ring was full */
+    u64 refused[10];   /* by kind of event: the ring was full */
     u64 no_storage;    /* threads that there was no memory for */
     u64 torn;          /* sums that changed while they were read; they come with the next reading */
     u64 looked;        /* waits whose stack was taken */
     u64 moved_on;      /* waits that ended meanwhile */
     u64 postponed;     /* waits that were left for the next look */
+    u64 waits;         /* that began */
     u64 place;         /* where the last wake-up ran, for the programs' own use */
 };
-UHR_SIZE(struct uhr_counters, 160);
+UHR_SIZE(struct uhr_counters, 176);
 
 /* Which threads are recorded. */
 enum uhr_scope {
@@ -194,7 +201,7 @@ UHR_SIZE(struct uhr_settings, 40);
 struct uhr_dial {
     u64 period_ns; /* of the clock that looks at waiting threads */
     u32 taken;     /* stacks that this pass has taken */
-    u32 unused;
+    u32 share;     /* of waits whose stack is taken as they begin, of 2^32 - 1 */
 };
 UHR_SIZE(struct uhr_dial, 16);
 

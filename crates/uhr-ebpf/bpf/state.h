@@ -74,7 +74,7 @@ struct draft {
     struct uhr_sample sample;
     u8 payload[2 * UHR_MAX_FRAMES * 8 + UHR_MAX_COPY];
 };
-enum { DRAFT_CPU, DRAFT_FAULT, DRAFT_WAKER, DRAFTS };
+enum { DRAFT_CPU, DRAFT_FAULT, DRAFT_SCHEDULER, DRAFTS };
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -98,7 +98,7 @@ static __always_inline struct uhr_counters *counted(void)
 /* Sends an event, without waking its reader: that one looks every few milliseconds. */
 static __always_inline void emit(void *event, u64 bytes, u32 kind)
 {
-    if (bpf_ringbuf_output(&events, event, bytes, BPF_RB_NO_WAKEUP) && kind < 9) COUNT(refused[kind]);
+    if (bpf_ringbuf_output(&events, event, bytes, BPF_RB_NO_WAKEUP) && kind < UHR_EVENT_KINDS) COUNT(refused[kind]);
 }
 
 static __always_inline void head(struct uhr_head *head, u32 kind, struct uhr_task task, u64 now_ns)

@@ -37,8 +37,43 @@ static __always_inline void leave_cpu(struct thread *thread, struct task_struct 
         thread->why = why_it_waits(task, state);
         thread->wait++;
         thread->state = UHR_WAITING;
+        COUNT(waits);
     }
     changed(thread);
+}
+
+/* The stack of the running thread, from inside the kernel. */
+static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct task_struct *current, bool has_program)
+{
+    struct uhr_sample *sample = &draft->sample;
+    sample->flags |= UHR_IN_KERNEL;
+    put_kernel_stack(draft, bpf_get_stack(ctx, draft->payload, UHR_MAX_FRAMES * 8, 0));
+    if (!has_program || current->flags & PF_KTHREAD) {
+        sample->flags |= UHR_KERNEL_THREAD;
+        return;
+    }
+    struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
+    sample->syscall = syscall_of(current, saved);
+    if (saved) put_registers(sample, saved);
+    put_user_stack(draft);
+}
+
+/* Of some waits the stack is taken as they begin, by lot: the clock cannot see the shortest. */
+static __always_inline void take_by_lot(void *ctx, struct thread *thread, struct task_struct *current, u64 now_ns)
+{
+    u32 share = dial.share;
+    if (thread->state != UHR_WAITING || thread->is_before_exec || thread->is_outside) return;
+    if (!share || (share != ~0u && bpf_get_prandom_u32() > share)) return;
+    struct draft *draft = draft_of(DRAFT_SCHEDULER);
+    if (!draft) return;
+    thread->looked_at = thread->wait;
+    begin_sample(draft, UHR_WAIT_STACK, thread->task, now_ns);
+    draft->sample.address = dial.period_ns;
+    draft->sample.wait = thread->wait;
+    draft->sample.share = share;
+    draft->sample.flags = UHR_AT_SWITCH;
+    put_own_stack(ctx, draft, current, true);
+    emit_sample(draft);
 }
 
 static __always_inline void tell_end(struct thread *thread, u64 now_ns)
@@ -85,6 +120,8 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
                 struct uhr_times times = {};
                 put_times(&times, thread, prev, UHR_THREAD_END);
                 emit(&times, sizeof times, UHR_THREAD_END);
+            } else {
+                take_by_lot(ctx, thread, prev, now_ns);
             }
         }
     }
@@ -104,22 +141,12 @@ static __always_inline void tell_waker(void *ctx, struct thread *thread, struct 
     if (!by_interrupt) bpf_get_current_comm(woken.name, sizeof woken.name);
     emit(&woken, sizeof woken, UHR_WOKEN);
 
-    struct draft *draft = draft_of(DRAFT_WAKER);
+    struct draft *draft = draft_of(DRAFT_SCHEDULER);
     if (!draft) return;
-    struct task_struct *current = bpf_get_current_task_btf();
     begin_sample(draft, UHR_WAKER_STACK, waker, now_ns);
     draft->sample.wait = thread->wait;
     draft->sample.wait_tid = thread->task.tid;
-    draft->sample.flags = UHR_IN_KERNEL;
-    put_kernel_stack(draft, bpf_get_stack(ctx, draft->payload, UHR_MAX_FRAMES * 8, 0));
-    if (by_interrupt || current->flags & PF_KTHREAD) {
-        draft->sample.flags |= UHR_KERNEL_THREAD;
-    } else {
-        struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
-        draft->sample.syscall = syscall_of(current, saved);
-        if (saved) put_registers(&draft->sample, saved);
-        put_user_stack(draft);
-    }
+    put_own_stack(ctx, draft, bpf_get_current_task_btf(), !by_interrupt);
     emit_sample(draft);
 }
 

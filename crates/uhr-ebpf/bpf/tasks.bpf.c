@@ -38,8 +38,8 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
     }
     changed(thread);
     struct uhr_times times = {};
-    put_times(&times, thread, task, UHR_TIMES);
-    emit(&times, sizeof times, UHR_TIMES);
+    put_times(&times, thread, task, UHR_RENAMED);
+    emit(&times, sizeof times, UHR_RENAMED);
     /* The thread that executes a program becomes the first of its process. */
     thread->task = who(task);
     return 0;

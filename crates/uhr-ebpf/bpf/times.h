@@ -22,6 +22,7 @@ static __always_inline bool is_same(struct uhr_why a, struct uhr_why b)
 /* Adds a wait to the slot of its why. */
 static __always_inline void add_wait(struct thread *thread, u64 ns)
 {
+    if (ns < UHR_SHORT_NS) thread->why.file |= UHR_SHORT;
     for (u32 at = 0; at < UHR_SLOTS; at++) {
         struct uhr_slot *slot = &thread->slots[at];
         if (!slot->count) slot->why = thread->why;

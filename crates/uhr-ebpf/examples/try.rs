@@ -1,6 +1,6 @@
 use uhr_ebpf::*;
 fn main() {
-    for f in features() { println!("{:?}", f); }
+    if pid_none() { for f in features() { println!("{:?}", f); } }
     let pid: Vec<u32> = std::env::args().skip(1).map(|a| a.parse().unwrap()).collect();
     let mut o = Options::new(if pid.is_empty() { Scope::Machine } else { Scope::Processes(pid) });
     o.frame_pointers = std::env::var("FP").is_ok();
@@ -11,12 +11,12 @@ fn main() {
     let mut k = 0;
     while t.elapsed().as_secs() < 3 {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        s.look(10_000_000).unwrap();
+        s.look(10_000_000, 0.001).unwrap();
         k += 1;
         if k % 100 == 0 { s.tell_times().unwrap(); }
         s.drain(&mut |b| {
             let e = Event::parse(b).unwrap();
-            let key = match &e { Event::Sample(s) => format!("{:?}", s.kind).chars().take(4).collect::<String>(), Event::Woken(_) => "woken".into(), Event::WaitEnd(_) => "end".into(), Event::Times(t) => format!("times{}", t.is_last) };
+            let key = match &e { Event::Sample(s) => format!("{:?}", s.kind).chars().take(4).collect::<String>(), Event::Woken(_) => "woken".into(), Event::WaitEnd(_) => "end".into(), Event::Times(t) => format!("times{:?}", t.occasion) };
             *n.entry(key.clone()).or_insert(0) += 1;
             let c = shown.entry(key).or_insert(0);
             *c += 1;
@@ -26,3 +26,5 @@ fn main() {
     println!("{n:?}\n{:?}", s.counters());
     println!("{:?}", s.costs());
 }
+
+fn pid_none() -> bool { std::env::args().len() < 2 }

@@ -17,6 +17,7 @@ pub(crate) const WOKEN: u32 = 5;
 pub(crate) const WAIT_END: u32 = 6;
 pub(crate) const TIMES: u32 = 7;
 pub(crate) const THREAD_END: u32 = 8;
+pub(crate) const RENAMED: u32 = 9;
 
 pub(crate) const IN_KERNEL: u16 = 1;
 pub(crate) const CHAIN_FULL: u16 = 2;
@@ -24,6 +25,9 @@ pub(crate) const IS_32_BIT: u16 = 4;
 pub(crate) const KERNEL_THREAD: u16 = 8;
 pub(crate) const MAJOR: u16 = 16;
 pub(crate) const CHAIN: u16 = 32;
+pub(crate) const AT_SWITCH: u16 = 64;
+/// In `Why::file`: the wait was short.
+pub(crate) const SHORT: u8 = 0x80;
 
 /// Values of the C side: plain numbers without padding, so that any bytes are one of them.
 ///
@@ -49,7 +53,7 @@ plain! {
     /// struct uhr_sample
     Sample = 80 {
         head: Head, ip: u64, sp: u64, bp: u64, address: u64, wait: u32, wait_tid: u32, kernel_frames: u16,
-        user_frames: u16, copied: u32, syscall: u16, flags: u16, unused: u32,
+        user_frames: u16, copied: u32, syscall: u16, flags: u16, share: u32,
     }
     /// struct uhr_task
     Task = 8 { pid: u32, tid: u32, }
@@ -68,9 +72,9 @@ plain! {
         slots: [Slot; SLOTS],
     }
     /// struct uhr_counters
-    Counters = 160 {
-        ticks: u64, idle: u64, samples: u64, foreign: u64, faults: u64, refused: [u64; 9], no_storage: u64, torn: u64,
-        looked: u64, moved_on: u64, postponed: u64, place: u64,
+    Counters = 176 {
+        ticks: u64, idle: u64, samples: u64, foreign: u64, faults: u64, refused: [u64; 10], no_storage: u64, torn: u64,
+        looked: u64, moved_on: u64, postponed: u64, waits: u64, place: u64,
     }
     /// struct uhr_settings
     Settings = 40 {
@@ -78,7 +82,7 @@ plain! {
         follow_frame_pointers: u32, looks_a_pass: u32, unused: u32,
     }
     /// struct uhr_dial
-    Dial = 16 { period_ns: u64, taken: u32, unused: u32, }
+    Dial = 16 { period_ns: u64, taken: u32, share: u32, }
 }
 
 /// The value at the beginning of `bytes`, and what lies behind it.

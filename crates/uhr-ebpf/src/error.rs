@@ -12,7 +12,9 @@ pub enum LoadError {
         missing: String,
     },
     /// The kernel has no description of its own types.
-    #[error("this kernel does not describe its own types: /sys/kernel/btf/vmlinux is not there (CONFIG_DEBUG_INFO_BTF)")]
+    #[error(
+        "this kernel does not describe its own types: /sys/kernel/btf/vmlinux is not there (CONFIG_DEBUG_INFO_BTF)"
+    )]
     NoBtf,
     /// It refuses a program that nothing works without.
     #[error("this kernel does not take the program `{program}`: {reason}")]

@@ -39,7 +39,7 @@ pub struct Task {
 }
 
 /// Why a stack was taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SampleKind {
     /// A tick of the clock met the thread running.
     Cpu {
@@ -53,12 +53,12 @@ pub enum SampleKind {
         /// It had to wait for a disk.
         is_major: bool,
     },
-    /// It was seen waiting.
+    /// It was seen waiting, or beginning to.
     Wait {
         /// The number of the wait, among this thread's.
         wait: u32,
-        /// The mean distance of two looks.
-        period_ns: u64,
+        /// How it was chosen.
+        chance: Chance,
     },
     /// It ended a wait, and this is what it was doing.
     Waker {
@@ -67,6 +67,40 @@ pub enum SampleKind {
         /// The number of the wait.
         wait: u32,
     },
+}
+
+/// How likely it was that the stack of a wait was taken.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Chance {
+    /// It was drawn as it began. Otherwise the clock met it.
+    pub is_by_lot: bool,
+    /// The share of waits that are drawn.
+    pub lot: f64,
+    /// The mean distance of two looks of the clock.
+    pub period_ns: u64,
+}
+
+impl Chance {
+    /// Waits that are shorter are over before the clock has read their stack.
+    pub const SHORTEST_NS: u64 = 50_000;
+
+    /// What a wait of this length stands for: its length divided by the chance that it was taken (Horvitz and Thompson,
+    /// 1952), which is `lot` where the clock cannot see it, else `lot + (1 - lot) * min(1, length / period)`. `None`: it
+    /// was taken by the clock although that cannot be, and stands for nothing.
+    pub fn weight_ns(self, length_ns: u64) -> Option<u64> {
+        let length = length_ns as f64;
+        let by_clock = if length_ns < Self::SHORTEST_NS {
+            if !self.is_by_lot {
+                return None;
+            }
+            0.0
+        } else {
+            (length / self.period_ns.max(1) as f64).min(1.0)
+        };
+        let chance = self.lot + (1.0 - self.lot) * by_clock;
+        // Both may be 0 only for events that were made up.
+        Some(if chance > 0.0 { ((length / chance) as u64).max(length_ns) } else { length_ns })
+    }
 }
 
 /// The program's registers (x86-64).
@@ -83,7 +117,7 @@ pub struct Registers {
 }
 
 /// A stack.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Sample<'a> {
     /// Whose stack it is, and when.
     pub head: Head,
@@ -168,6 +202,8 @@ pub struct Why {
     pub how: How,
     /// For reads and writes.
     pub file: File,
+    /// It was shorter than [`Chance::SHORTEST_NS`]. Known when it is over.
+    pub is_short: bool,
 }
 
 /// A wait that is over.
@@ -201,13 +237,24 @@ pub enum State {
     },
 }
 
+/// Why sums are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Occasion {
+    /// They were asked for.
+    Asked,
+    /// The thread gets another name, perhaps because it executes a program.
+    Renamed,
+    /// It has ended.
+    Ended,
+}
+
 /// The sums of a thread since it was first seen.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Times {
     /// The thread, and when the sums were read.
     pub head: Head,
-    /// It has ended, and these are its last.
-    pub is_last: bool,
+    /// Why they are told.
+    pub occasion: Occasion,
     /// What it does.
     pub state: State,
     /// Since when; not yet in the sums.
@@ -237,10 +284,14 @@ impl<'a> Event<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (head, _) = abi::read::<abi::Head>(bytes)?;
         match head.kind {
-            abi::CPU | abi::FAULT | abi::WAIT_STACK | abi::WAKER_STACK => Sample::parse(bytes).map(Self::Sample),
+            abi::CPU | abi::FAULT | abi::WAIT_STACK | abi::WAKER_STACK => {
+                Sample::parse(bytes).map(Self::Sample)
+            }
             abi::WOKEN => Some(Self::Woken(woken(&abi::read::<abi::Woken>(bytes)?.0))),
             abi::WAIT_END => Some(Self::WaitEnd(wait_end(&abi::read::<abi::WaitEnd>(bytes)?.0))),
-            abi::TIMES | abi::THREAD_END => times(&abi::read::<abi::Times>(bytes)?.0).map(Self::Times),
+            abi::TIMES | abi::THREAD_END | abi::RENAMED => {
+                times(&abi::read::<abi::Times>(bytes)?.0).map(Self::Times)
+            }
             _ => None,
         }
     }
@@ -281,7 +332,10 @@ impl<'a> Sample<'a> {
         let kind = match raw.head.kind {
             abi::CPU => SampleKind::Cpu { period_ns },
             abi::FAULT => SampleKind::Fault { address: raw.address, is_major: has(abi::MAJOR) },
-            abi::WAIT_STACK => SampleKind::Wait { wait, period_ns },
+            abi::WAIT_STACK => {
+                let lot = f64::from(raw.share) / f64::from(u32::MAX);
+                SampleKind::Wait { wait, chance: Chance { is_by_lot: has(abi::AT_SWITCH), lot, period_ns } }
+            }
             _ => SampleKind::Waker { sleeper: raw.wait_tid, wait },
         };
         let registers = Registers { ip: raw.ip, sp: raw.sp, bp: raw.bp, is_32_bit: has(abi::IS_32_BIT) };
@@ -319,7 +373,7 @@ fn why(raw: &abi::Why) -> Why {
         3 => How::Stopped,
         _ => How::Interruptible,
     };
-    let file = match raw.file {
+    let file = match raw.file & !abi::SHORT {
         1 => File::Pipe,
         2 => File::Socket,
         3 => File::Disk,
@@ -327,7 +381,7 @@ fn why(raw: &abi::Why) -> Why {
         5 => File::Other,
         _ => File::Unknown,
     };
-    Why { syscall: syscall(raw.syscall), how, file }
+    Why { syscall: syscall(raw.syscall), how, file, is_short: raw.file & abi::SHORT != 0 }
 }
 
 fn wait_end(raw: &abi::WaitEnd) -> WaitEnd {
@@ -344,7 +398,11 @@ fn times(raw: &abi::Times) -> Option<Times> {
     };
     Some(Times {
         head: head(&raw.head),
-        is_last: raw.head.kind == abi::THREAD_END,
+        occasion: match raw.head.kind {
+            abi::THREAD_END => Occasion::Ended,
+            abi::RENAMED => Occasion::Renamed,
+            _ => Occasion::Asked,
+        },
         state,
         since_ns: raw.since_ns,
         on_cpu_ns: raw.on_cpu_ns,

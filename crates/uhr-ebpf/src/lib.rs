@@ -16,7 +16,8 @@ mod sampler;
 
 pub use error::LoadError;
 pub use event::{
-    Event, File, Head, How, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker, Why, Woken,
+    Chance, Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd,
+    Waker, Why, Woken,
 };
 pub use probe::{Feature, features};
 pub use sampler::{Counters, Options, ProgramCost, Sampler, Scope};

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::LoadError;
-use crate::sampler::{Options, Scope, open};
 use crate::log;
+use crate::sampler::{Options, Scope, open};
 
 /// One program, and whether the kernel takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +37,11 @@ const PURPOSES: &[(&str, &str)] = &[
 pub fn features() -> Vec<Feature> {
     PURPOSES
         .iter()
-        .map(|&(program, purpose)| Feature { program: program.to_owned(), purpose, refused: refused(program) })
+        .map(|&(program, purpose)| Feature {
+            program: program.to_owned(),
+            purpose,
+            refused: refused(program),
+        })
         .collect()
 }
 
@@ -66,8 +70,12 @@ pub(crate) fn check_rights() -> Result<(), LoadError> {
         .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
         .unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
-    let missing: Vec<&str> =
-        CAPABILITIES.iter().skip(1).filter(|(_, bit)| !has(*bit) && !has(CAPABILITIES[0].1)).map(|row| row.0).collect();
+    let missing: Vec<&str> = CAPABILITIES
+        .iter()
+        .skip(1)
+        .filter(|(_, bit)| !has(*bit) && !has(CAPABILITIES[0].1))
+        .map(|row| row.0)
+        .collect();
     if !missing.is_empty() {
         return Err(LoadError::NotPermitted { missing: missing.join(",") });
     }
@@ -90,8 +98,7 @@ pub(crate) fn run_stats(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let mut found = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of_val(&found) as u32;
     // SAFETY: the kernel fills at most `bytes` of a struct of that size; it has no pointers that it would follow, all are 0.
-    let result = unsafe {
-        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut found, &raw mut bytes)
-    };
+    let result =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut found, &raw mut bytes) };
     (result == 0).then_some((found.run_cnt, found.run_time_ns))
 }

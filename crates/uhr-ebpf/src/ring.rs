@@ -102,7 +102,8 @@ impl Ring {
         let offset = self.page + (at & (self.data_bytes - 1)) as usize;
         // SAFETY: inside the data pages, which are `data_bytes` (a power of two) long twice; records are aligned to 8.
         // The kernel publishes a record by its header.
-        unsafe { AtomicU32::from_ptr(self.producer.start.as_ptr().add(offset).cast()) }.load(Ordering::Acquire)
+        unsafe { AtomicU32::from_ptr(self.producer.start.as_ptr().add(offset).cast()) }
+            .load(Ordering::Acquire)
     }
 
     fn bytes(&self, at: u64, length: usize) -> &[u8] {

@@ -64,7 +64,7 @@ impl Options {
         Self {
             scope,
             frequency: 999,
-            copy_bytes: abi_copy_bytes(),
+            copy_bytes: 16 << 10,
             frame_pointers: false,
             fault_period: 61,
             looks_a_pass: 128,
@@ -72,10 +72,6 @@ impl Options {
             ring_bytes: (cpus * (4 << 20)).next_power_of_two().clamp(8 << 20, 128 << 20),
         }
     }
-}
-
-fn abi_copy_bytes() -> u32 {
-    16 << 10
 }
 
 /// What the programs counted, over all CPUs.
@@ -103,7 +99,9 @@ pub struct Counters {
     pub ends_refused: u64,
     /// Threads that the kernel had no memory for.
     pub no_storage: u64,
-    /// Waits whose stack was taken.
+    /// Waits that began.
+    pub waits: u64,
+    /// Waits whose stack was taken by the clock.
     pub looked: u64,
     /// Waits that ended while it was taken.
     pub moved_on: u64,
@@ -135,7 +133,8 @@ pub struct Sampler {
 }
 
 /// The programs that a sampler cannot do without; of the others it says which are missing.
-const REQUIRED: &[&str] = &["on_tick", "on_switch", "on_waking", "on_fork", "on_rename", "mark", "tell_times"];
+const REQUIRED: &[&str] =
+    &["on_tick", "on_switch", "on_waking", "on_fork", "on_rename", "mark", "tell_times"];
 
 impl Sampler {
     /// Loads the programs for `options` and attaches them. Sampling has begun when this returns.
@@ -148,7 +147,8 @@ impl Sampler {
         let ring = {
             let map = object.maps().find(|map| map.name() == "events");
             let map = map.ok_or_else(|| LoadError::at("finding the ring")(io::ErrorKind::NotFound.into()))?;
-            Ring::open(map.as_fd(), options.ring_bytes as usize).map_err(LoadError::at("mapping the ring buffer"))?
+            Ring::open(map.as_fd(), options.ring_bytes as usize)
+                .map_err(LoadError::at("mapping the ring buffer"))?
         };
         let mut sampler = Self { links: Vec::new(), look: None, tell_times: None, object, ring, missing };
         sampler.attach_tasks(options)?;
@@ -179,7 +179,8 @@ impl Sampler {
             Scope::Cgroup { .. } | Scope::Machine => Vec::new(),
         };
         for (pid, how) in marks {
-            self.update("wanted", &pid.to_ne_bytes(), &how.to_ne_bytes()).map_err(LoadError::at("naming the targets"))?;
+            self.update("wanted", &pid.to_ne_bytes(), &how.to_ne_bytes())
+                .map_err(LoadError::at("naming the targets"))?;
         }
         let mark = self.attach("mark")?;
         for _ in 0..2 {
@@ -212,7 +213,9 @@ impl Sampler {
     }
 
     fn attach_event(&mut self, name: &'static str, event: File) -> Result<(), LoadError> {
-        let Some(program) = self.object.progs_mut().find(|program| program.name() == name && program.autoload()) else {
+        let Some(program) =
+            self.object.progs_mut().find(|program| program.name() == name && program.autoload())
+        else {
             return Ok(());
         };
         // libbpf closes the descriptor with the link.
@@ -224,12 +227,13 @@ impl Sampler {
     }
 
     fn attach(&self, name: &'static str) -> Result<Link, LoadError> {
-        let missing = || LoadError::Unsupported { program: name.to_owned(), reason: "it was not loaded".to_owned() };
+        let missing =
+            || LoadError::Unsupported { program: name.to_owned(), reason: "it was not loaded".to_owned() };
         let program = self.object.progs_mut().find(|program| program.name() == name && program.autoload());
-        program.ok_or_else(missing)?.attach().map_err(|error| LoadError::Unsupported {
-            program: name.to_owned(),
-            reason: error.to_string(),
-        })
+        program
+            .ok_or_else(missing)?
+            .attach()
+            .map_err(|error| LoadError::Unsupported { program: name.to_owned(), reason: error.to_string() })
     }
 
     /// Whether the stacks of a process are taken by following frame pointers, or copied.
@@ -247,13 +251,15 @@ impl Sampler {
         }
     }
 
-    /// Looks once at the threads that wait, as the clock of waits, whose mean period is `period_ns`.
+    /// Looks once at the threads that wait, as the clock of waits, whose mean period is `period_ns`. From now on one wait
+    /// in so many (`lot`, a share) has its stack taken as it begins.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn look(&self, period_ns: u64) -> io::Result<()> {
+    pub fn look(&self, period_ns: u64, lot: f64) -> io::Result<()> {
         let Some(look) = &self.look else { return Ok(()) };
-        let dial = abi::Dial { period_ns, taken: 0, unused: 0 };
+        let share = (lot.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
+        let dial = abi::Dial { period_ns, taken: 0, share };
         self.update(".data.dial", &0_u32.to_ne_bytes(), abi::bytes(&dial))?;
         run_iterator(look)
     }
@@ -280,7 +286,9 @@ impl Sampler {
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         let Some(map) = self.map("counters") else { return counters };
-        let Ok(Some(values)) = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY) else { return counters };
+        let Ok(Some(values)) = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY) else {
+            return counters;
+        };
         for (cpu, value) in values.iter().enumerate() {
             let Some((own, _)) = abi::read::<abi::Counters>(value) else { continue };
             if own.ticks > 0 {
@@ -293,11 +301,14 @@ impl Sampler {
             counters.faults += own.faults;
             counters.samples_refused += refused(abi::CPU);
             counters.faults_refused += refused(abi::FAULT);
-            counters.waits_refused +=
-                [abi::WAIT_STACK, abi::WAKER_STACK, abi::WOKEN, abi::WAIT_END].into_iter().map(refused).sum::<u64>();
-            counters.times_refused += refused(abi::TIMES) + refused(abi::THREAD_END);
+            counters.waits_refused += [abi::WAIT_STACK, abi::WAKER_STACK, abi::WOKEN, abi::WAIT_END]
+                .into_iter()
+                .map(refused)
+                .sum::<u64>();
+            counters.times_refused += refused(abi::TIMES) + refused(abi::RENAMED) + refused(abi::THREAD_END);
             counters.ends_refused += refused(abi::THREAD_END);
             counters.no_storage += own.no_storage;
+            counters.waits += own.waits;
             counters.looked += own.looked;
             counters.moved_on += own.moved_on;
             counters.postponed += own.postponed;
@@ -305,7 +316,7 @@ impl Sampler {
         counters
     }
 
-    /// What each program cost, as far as the kernel has measured it (kernel.bpf_stats_enabled, or [`Measuring`]).
+    /// What each program cost, as far as the kernel has measured it (kernel.bpf_stats_enabled).
     pub fn costs(&self) -> Vec<ProgramCost> {
         let mut costs: BTreeMap<String, ProgramCost> = BTreeMap::new();
         for program in self.object.progs().filter(libbpf_rs::ProgramImpl::autoload) {
@@ -337,7 +348,8 @@ fn run_iterator(link: &Link) -> io::Result<()> {
 /// Opens the object with the settings written into it.
 pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
     log::begin();
-    let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(LoadError::bpf("opening the eBPF object"))?;
+    let mut open =
+        ObjectBuilder::default().open_memory(OBJECT).map_err(LoadError::bpf("opening the eBPF object"))?;
     let settings = settings_of(options);
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();

@@ -37,6 +37,8 @@ pub(super) struct Wish {
     pub(super) max_frequency: u32,
     pub(super) user_stack: UserStack,
     pub(super) data_mappings: bool,
+    /// The sideband tells of switches.
+    pub(super) switches: bool,
     /// Children of the thread get the events too. Impossible together with "any CPU".
     pub(super) inherit: bool,
     /// Begin when the thread executes a program.
@@ -112,7 +114,7 @@ impl Wish {
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_task(1);
-        attr.set_context_switch(1);
+        attr.set_context_switch(u64::from(self.switches));
         // These belong to no task: only events of whole CPUs bring them.
         attr.set_ksymbol(u64::from(self.whole_machine));
         attr.set_bpf_event(u64::from(self.whole_machine));

@@ -45,26 +45,35 @@ impl Merger {
 
     /// Takes a record of ring number `ring`. One whose time cannot be trusted gets its predecessor's.
     pub fn push(&mut self, ring: usize, record: &[u8]) {
+        self.push_at(ring, self.decoder.time_ns(record), record);
+    }
+
+    /// Takes what another sampler sent at `time_ns`. Its ring must have no perf records.
+    pub fn push_event(&mut self, ring: usize, time_ns: u64, event: &[u8]) {
+        self.push_at(ring, Some(time_ns), event);
+    }
+
+    fn push_at(&mut self, ring: usize, time_ns: Option<u64>, record: &[u8]) {
         if ring >= self.queues.len() {
             self.queues.resize_with(ring + 1, Queue::default);
         }
         if let Some(queue) = self.queues.get_mut(ring) {
-            queue.push(record, self.decoder.time_ns(record), self.released_ns);
+            queue.push(record, time_ns, self.released_ns);
             self.buffered_bytes += record.len();
         }
     }
 
-    /// Hands out, in the order of time, all records older than `before_ns`: the
+    /// Hands out, in the order of time and with their ring, all records older than `before_ns`: the
     /// [`started_ns`](super::Drained::started_ns) of the pass before the one that just ended. If more than the limit is
     /// held, everything goes out.
-    pub fn release(&mut self, before_ns: u64, sink: &mut impl FnMut(&[u8])) {
+    pub fn release(&mut self, before_ns: u64, sink: &mut impl FnMut(usize, &[u8])) {
         let is_forced = self.buffered_bytes > self.limit_bytes;
         self.forced += u64::from(is_forced);
         self.hand_out(if is_forced { None } else { Some(before_ns) }, sink);
     }
 
     /// Hands out everything that is left. Nothing is to come.
-    pub fn finish(&mut self, sink: &mut impl FnMut(&[u8])) {
+    pub fn finish(&mut self, sink: &mut impl FnMut(usize, &[u8])) {
         self.hand_out(None, sink);
     }
 
@@ -83,7 +92,7 @@ impl Merger {
         self.buffered_bytes
     }
 
-    fn hand_out(&mut self, before_ns: Option<u64>, sink: &mut impl FnMut(&[u8])) {
+    fn hand_out(&mut self, before_ns: Option<u64>, sink: &mut impl FnMut(usize, &[u8])) {
         let is_due = |entry: &Entry| before_ns.is_none_or(|before| entry.time_ns < before);
         let mut fronts: BinaryHeap<_> = self
             .queues
@@ -94,7 +103,7 @@ impl Merger {
         while let Some(Reverse((time_ns, ring))) = fronts.pop() {
             let Some(queue) = self.queues.get_mut(ring) else { continue };
             let Some(entry) = queue.entries.pop_front_if(|entry| is_due(entry)) else { continue };
-            sink(queue.bytes.get(entry.at..entry.at + entry.length).unwrap_or_default());
+            sink(ring, queue.bytes.get(entry.at..entry.at + entry.length).unwrap_or_default());
             queue.live_bytes -= entry.length;
             self.buffered_bytes -= entry.length;
             self.out_of_order += u64::from(time_ns < self.released_ns);
@@ -169,7 +178,7 @@ mod tests {
 
     fn times(merger: &mut Merger, before_ns: Option<u64>) -> Vec<u64> {
         let mut times = Vec::new();
-        let mut sink = |record: &[u8]| times.push(decoder().time_ns(record).unwrap());
+        let mut sink = |_, record: &[u8]| times.push(decoder().time_ns(record).unwrap());
         match before_ns {
             Some(before) => merger.release(before, &mut sink),
             None => merger.finish(&mut sink),

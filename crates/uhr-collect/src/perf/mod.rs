@@ -37,4 +37,5 @@ pub use record::{Body, BpfProgram, FileIdentity, KernelSymbol, Mapping, NO_TASK,
 pub use sample::{Addresses, Sample, UserRegisters};
 pub use session::{Attached, Drained, Session, Settings, Targets, Thinned, UserStack};
 pub(crate) use sys::hurry_this_thread;
+pub(crate) use sys::thread_cpu_ns;
 pub use sys::{OpenFiles, monotonic_ns, raise_open_files};

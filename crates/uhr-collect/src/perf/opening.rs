@@ -210,6 +210,7 @@ pub(super) fn first_wish(targets: Targets<'_>, settings: &Settings) -> Wish {
         max_frequency,
         user_stack: settings.user_stack,
         data_mappings: settings.data_mappings,
+        switches: !settings.sideband_only,
         inherit: !whole_machine,
         enable_on_exec: matches!(targets, Targets::Child { .. }),
         whole_machine,
@@ -222,6 +223,9 @@ pub(super) fn first_wish(targets: Targets<'_>, settings: &Settings) -> Wish {
 
 /// The kinds that are asked for, the sideband last.
 pub(super) fn wanted_kinds(settings: &Settings) -> Vec<EventKind> {
+    if settings.sideband_only {
+        return vec![EventKind::Sideband];
+    }
     let mut kinds = vec![EventKind::Cpu];
     kinds.extend(settings.page_faults.then_some(EventKind::PageFault));
     if settings.switch_stacks {
@@ -239,7 +243,7 @@ pub(super) fn granted_by(plan: &Plan, settings: &Settings) -> Granted {
     if !wish.kernel_visible {
         limitations.push(Limitation::KernelHidden { paranoid });
     }
-    if settings.switch_stacks && !switch_stacks {
+    if settings.switch_stacks && !settings.sideband_only && !switch_stacks {
         limitations.push(Limitation::SwitchStacksHidden { paranoid });
     }
     if wish.frequency < settings.frequency {

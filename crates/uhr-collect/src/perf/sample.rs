@@ -11,6 +11,11 @@ use super::fields::Fields;
 pub struct Addresses<'a>(&'a [u8]);
 
 impl<'a> Addresses<'a> {
+    /// Addresses of 8 bytes each.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     /// How many there are.
     pub fn len(self) -> usize {
         self.0.len() / 8

@@ -58,6 +58,8 @@ pub struct Settings {
     pub page_faults: bool,
     /// Tell of mappings without code too.
     pub data_mappings: bool,
+    /// No samples and no switches, only what processes do: another sampler takes the samples.
+    pub sideband_only: bool,
     /// Data bytes of each ring, a power of two. `None`: by kind of stack and number of rings.
     pub ring_bytes: Option<usize>,
     /// Use at most so many descriptors instead of all that are allowed.
@@ -72,6 +74,7 @@ impl Default for Settings {
             switch_stacks: true,
             page_faults: true,
             data_mappings: false,
+            sideband_only: false,
             ring_bytes: None,
             descriptors: None,
         }

@@ -59,9 +59,18 @@ pub(super) fn read_words(event: &OwnedFd, words: &mut [u64]) -> io::Result<usize
 
 /// Now, in nanoseconds of CLOCK_MONOTONIC: the clock of every record.
 pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes to a live timespec. CLOCK_MONOTONIC exists on every Linux, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: the kernel writes to a live timespec. Both clocks exist on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

@@ -1,5 +1,6 @@
 //! From a record to rows: what each kind of record means for the recording.
 
+mod events;
 mod mappings;
 mod outside;
 mod stacks;
@@ -16,6 +17,7 @@ use crate::procfs;
 use crate::tasks::Tasks;
 use crate::unwind::UnwindCache;
 use crate::waits::WaitStack;
+use events::Waits;
 
 /// What was counted on the way.
 #[derive(Debug, Default)]
@@ -47,6 +49,10 @@ pub(crate) struct Pipeline {
     /// Threads that began: where events are opened thread by thread, they have to be attached to.
     pub(crate) began: Vec<u32>,
     user_frames: Vec<CodeAddress<Avma>>,
+    /// Where programs in the kernel take the samples: what is kept between their events.
+    pub(crate) waits: Waits,
+    /// Page faults that one of their samples stands for.
+    pub(crate) fault_period: u64,
 }
 
 impl Pipeline {
@@ -62,6 +68,8 @@ impl Pipeline {
             cache: UnwindCache::new(),
             began: Vec::new(),
             user_frames: Vec::new(),
+            waits: Waits::default(),
+            fault_period: 1,
         }
     }
 
@@ -72,6 +80,9 @@ impl Pipeline {
             matches!(record.body, Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. });
         if is_of_task && self.tasks.has_ended(tid, time_ns) {
             self.counted.after_exit += 1;
+            return;
+        }
+        if self.tasks.is_stranger(&record.body) {
             return;
         }
         let has_task = pid != 0 && pid != NO_TASK && tid != 0 && tid != NO_TASK;
@@ -94,6 +105,7 @@ impl Pipeline {
             Body::Mapping(mapping) => self.mapping(mapping, time_ns),
             Body::Name { pid, tid, name, is_exec: true } => {
                 self.tasks.exec(*pid, *tid, procfs::name(name), time_ns, &mut self.writer);
+                self.begin_sums_anew(*pid, *tid, time_ns);
             }
             Body::Name { pid, tid, name, is_exec: false } => {
                 self.tasks.rename(*pid, *tid, procfs::name(name), time_ns, &mut self.writer);
@@ -103,6 +115,8 @@ impl Pipeline {
                 let parent = (task.parent_pid, task.parent_tid);
                 self.tasks.fork((task.pid, task.tid), parent, time_ns, &mut self.writer);
             }
+            // Sums come once more, when the thread leaves its CPU for the last time.
+            Body::Exit(_) if self.tasks.has_sums() => {}
             Body::Exit(task) => self.tasks.exit(task.pid, task.tid, time_ns, &mut self.writer),
             Body::Lost { count } | Body::LostSamples { count } => self.counted.lost += count,
             Body::Throttle => self.counted.throttles += 1,

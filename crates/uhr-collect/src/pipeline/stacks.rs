@@ -4,7 +4,7 @@ use uhr_model::{Avma, CodeAddress, FrameMode, StackEnding, StackId};
 
 use super::Pipeline;
 use crate::intern::FrameKey;
-use crate::perf::Sample;
+use crate::perf::{Addresses, Sample};
 use crate::unwind::{ProcessMemory, Registers, StackCopy};
 
 impl Pipeline {
@@ -13,16 +13,7 @@ impl Pipeline {
         let mut user_frames = std::mem::take(&mut self.user_frames);
         user_frames.clear();
         let ending = self.user_stack(sample, pid, now_ns, &mut user_frames);
-        let kernel =
-            if sample.kernel_chain.is_empty() { None } else { Some(self.modules.kernel(&mut self.writer)) };
-        let kernel_frame = |(at, address): (usize, u64)| {
-            let address = Avma(address);
-            let code = if at == 0 { CodeAddress::Instruction(address) } else { CodeAddress::Return(address) };
-            FrameKey { mode: FrameMode::Kernel, module: kernel, address: code.lookup().0, is_return: at > 0 }
-        };
-        let mut kernel_frames: Vec<FrameKey> =
-            sample.kernel_chain.iter().enumerate().map(kernel_frame).collect();
-        kernel_frames.reverse();
+        let kernel_frames = self.kernel_frames(sample.kernel_chain);
         let space = &self.tasks.process(pid, now_ns, &mut self.writer).space;
         let user = user_frames
             .iter()
@@ -32,6 +23,28 @@ impl Pipeline {
         let stack = self.interner.stack(frames.into_iter(), &mut self.writer);
         self.user_frames = user_frames;
         (stack, ending)
+    }
+
+    /// A stack that is the kernel's alone: of an interrupt.
+    pub(super) fn kernel_stack(&mut self, chain: Addresses<'_>) -> StackId {
+        let frames = self.kernel_frames(chain);
+        self.interner.stack(frames.into_iter(), &mut self.writer)
+    }
+
+    /// The kernel's frames, the outermost first.
+    fn kernel_frames(&mut self, chain: Addresses<'_>) -> Vec<FrameKey> {
+        if chain.is_empty() {
+            return Vec::new();
+        }
+        let kernel = Some(self.modules.kernel(&mut self.writer));
+        let frame = |(at, address): (usize, u64)| {
+            let address = Avma(address);
+            let code = if at == 0 { CodeAddress::Instruction(address) } else { CodeAddress::Return(address) };
+            FrameKey { mode: FrameMode::Kernel, module: kernel, address: code.lookup().0, is_return: at > 0 }
+        };
+        let mut frames: Vec<FrameKey> = chain.iter().enumerate().map(frame).collect();
+        frames.reverse();
+        frames
     }
 
     fn user_stack(

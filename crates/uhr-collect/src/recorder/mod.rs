@@ -1,25 +1,31 @@
 //! The recording of one target, from the opened events to a captured recording on disk.
 
+mod kernel_ledger;
 mod ledger;
+mod opening;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use uhr_ebpf::Event;
 use uhr_model::ModuleId;
-use uhr_recording::{Manifest, RecordingWriter, Settings, State, UhrCost, Window};
+use uhr_recording::{Manifest, RecordingWriter, State, UhrCost, Window};
 
+use crate::cgroup::CgroupTarget;
 use crate::error::CollectError;
 use crate::host::{LoadCounters, clock, host};
 use crate::modules::HeldFile;
-use crate::perf::{Decoder, Granted, Merger, RingLayout, Session, Targets, Thinned, UserStack, monotonic_ns};
+use crate::perf::{Decoder, Granted, Merger, RingLayout, Thinned, monotonic_ns};
 use crate::pipeline::Pipeline;
 use crate::procfs;
-use crate::reader::{Batch, Reader, Stopped};
+use crate::reader::{Batch, EVENTS, Reader, Source, Stopped};
 use crate::resident::ResidentPoll;
-use crate::tasks::Tasks;
-use crate::unwind_choice::{UnwindChoice, choose, modules_of_process, modules_of_program};
+use crate::tasks::{Followed, Tasks};
+use crate::unwind_choice::UnwindChoice;
+use kernel_ledger::KernelSide;
+use opening::Opened;
 
 /// How long records may wait before they are looked at, and between two looks at everything that is polled.
 const TICK: Duration = Duration::from_millis(10);
@@ -43,8 +49,21 @@ pub enum Target {
     },
     /// Processes that run already, with all their threads and descendants to come.
     Processes(Vec<u32>),
+    /// A control group, with all below it.
+    Cgroup(CgroupTarget),
     /// The whole machine.
     Machine,
+}
+
+/// What takes the samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SamplerChoice {
+    /// uhr's own programs in the kernel where they may be loaded, else perf events.
+    Auto,
+    /// Linux perf events.
+    Perf,
+    /// uhr's own eBPF programs.
+    Ebpf,
 }
 
 /// How it is recorded.
@@ -52,6 +71,8 @@ pub enum Target {
 pub struct Options {
     /// What.
     pub target: Target,
+    /// By what.
+    pub sampler: SamplerChoice,
     /// Samples a second and CPU.
     pub frequency: u32,
     /// How user stacks are taken.
@@ -66,6 +87,8 @@ pub struct Recorder {
     manifest: Manifest,
     pipeline: Pipeline,
     reader: Reader,
+    /// What the programs in the kernel could not be taken for, or why they were not.
+    kernel_side: KernelSide,
     decoder: Decoder,
     merger: Merger,
     resident: ResidentPoll,
@@ -98,58 +121,41 @@ impl Recorder {
     /// [`CollectError`]: nothing is recorded then, and the folder is not there.
     pub fn start(options: &Options, folder: &Path) -> Result<Self, CollectError> {
         check_proc()?;
-        let (frame_pointers, reason) = match options.unwind {
-            UnwindChoice::Fp => (true, None),
-            UnwindChoice::Dwarf => (false, None),
-            UnwindChoice::Auto => {
-                let (fp, reason) = choose(&modules_of(&options.target));
-                (fp, Some(reason))
-            }
-        };
-        let settings = crate::perf::Settings {
-            frequency: options.frequency,
-            user_stack: if frame_pointers {
-                UserStack::FramePointers
-            } else {
-                UserStack::Copy { bytes: options.stack_size }
-            },
-            data_mappings: true,
-            ..crate::perf::Settings::default()
-        };
         let target = by_process(&options.target)?;
         let threads = threads_of(&target)?;
-        let tids: Vec<u32> = threads.iter().flat_map(|(_, tids)| tids.clone()).collect();
-        let targets = match &options.target {
-            Target::Child { pid, .. } => Targets::Child { pid: *pid },
-            Target::Processes(_) => Targets::Threads(&tids),
-            Target::Machine => Targets::WholeMachine,
-        };
-        let mut session = Session::open(targets, &settings)?;
-        let granted = session.granted().clone();
+        let Opened { mut source, settings, kernel_side } = Opened::open(options, &target, &threads)?;
+        let granted = source.session.granted().clone();
         let granted_gone = granted.gone as u64;
-        let manifest = Manifest::new(settings_of(options, &granted, frame_pointers, reason), host(), clock());
+        let manifest = Manifest::new(settings, host(), clock());
         let writer = RecordingWriter::create(folder, &manifest)?;
         let start_ns = manifest.window.start_ns;
-        let period_ns = 1_000_000_000 / u64::from(granted.frequency.max(1));
-        let tasks = Tasks::new(period_ns, granted.kernel_visible);
+        let period_ns = 1_000_000_000 / u64::from(manifest.settings.frequency_hz.max(1));
+        let mut tasks = Tasks::new(period_ns, granted.kernel_visible);
+        if source.sampler.is_some() {
+            let is_all = matches!(target, Target::Machine | Target::Cgroup(_));
+            tasks.expect_sums(if is_all { Followed::All } else { Followed::Known });
+        }
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
-        let decoder = session.decoder();
+        pipeline.fault_period = opening::FAULTS_A_SAMPLE;
+        let decoder = source.session.decoder();
         take_in(&mut pipeline, &target, &threads, start_ns);
         granted.unattached.iter().for_each(|&tid| pipeline.tasks.has_no_events(tid));
-        if !matches!(options.target, Target::Child { .. }) {
-            session
+        if !matches!(options.target, Target::Child { .. }) || source.sampler.is_some() {
+            source
+                .session
                 .enable()
                 .map_err(|source| CollectError::System { step: "enabling the events", source })?;
         }
         let load_pid = match &options.target {
             Target::Child { pid, .. } => *pid,
             Target::Processes(pids) => pids.first().copied().unwrap_or(0),
-            Target::Machine => std::process::id(),
+            Target::Machine | Target::Cgroup(_) => std::process::id(),
         };
         Ok(Self {
             manifest,
             pipeline,
-            reader: Reader::start(session)?,
+            reader: Reader::start(source)?,
+            kernel_side,
             merger: Merger::new(decoder.clone(), MERGE_BYTES),
             decoder,
             resident: ResidentPoll::new(),
@@ -183,8 +189,8 @@ impl Recorder {
         while keep_going() {
             match self.reader.receive(TICK) {
                 Ok(batch) => {
-                    let is_over = batch.is_over;
                     self.take(&batch);
+                    let is_over = batch.is_over || self.is_over();
                     if is_over {
                         break;
                     }
@@ -208,19 +214,25 @@ impl Recorder {
             self.push(batch);
         }
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
-        self.merger.finish(&mut |record| hand_over(decoder, pipeline, record));
+        self.merger.finish(&mut |ring, record| hand_over(decoder, pipeline, ring, record));
         self.resident.poll(self.pipeline.tasks.processes(), end_ns, &mut self.pipeline.writer);
         self.pipeline.look_for_names();
+        self.pipeline.close_sums(end_ns);
         self.pipeline.tasks.finish(end_ns, &mut self.pipeline.writer);
-        let counts = stopped.as_ref().map(|stopped| stopped.session.counts()).unwrap_or_default();
-        if let Some(Stopped { session, .. }) = stopped {
+        let counts = stopped.as_ref().map(|stopped| stopped.source.session.counts()).unwrap_or_default();
+        if let Some(Stopped { source: Source { session, sampler }, .. }) = stopped {
             self.granted = session.granted().clone();
             self.thinned = session.thinned();
+            if let Some(sampler) = &sampler {
+                self.kernel_side.counters = sampler.counters();
+                self.kernel_side.costs = sampler.costs();
+            }
         }
         self.manifest.state = State::Captured;
         self.manifest.window = Window { start_ns: self.manifest.window.start_ns, end_ns };
         self.manifest.load = self.load.since();
-        self.manifest.ledger = self.ledger(&counts);
+        self.manifest.ledger =
+            if self.pipeline.tasks.has_sums() { self.kernel_ledger() } else { self.ledger(&counts) };
         self.manifest.notes = self.notes();
         self.manifest.cost = cost();
         let Pipeline { writer, names, modules, .. } = self.pipeline;
@@ -229,16 +241,29 @@ impl Recorder {
         Ok(Captured { manifest: self.manifest, held: modules.into_held() })
     }
 
+    /// Perf events end with their threads; the sideband of the whole machine does not.
+    fn is_over(&self) -> bool {
+        let is_of_some = matches!(self.manifest.settings.target.as_str(), "command" | "processes");
+        is_of_some && self.pipeline.tasks.has_sums() && self.pipeline.tasks.is_empty()
+    }
+
     fn take(&mut self, batch: &Batch) {
         self.push(batch);
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
-        self.merger.release(self.arrived_ns, &mut |record| hand_over(decoder, pipeline, record));
+        self.merger.release(self.arrived_ns, &mut |ring, record| hand_over(decoder, pipeline, ring, record));
         self.arrived_ns = batch.started_ns;
     }
 
     fn push(&mut self, batch: &Batch) {
         self.corrupt_bytes += batch.corrupt_bytes;
-        batch.records().for_each(|(ring, record)| self.merger.push(ring, record));
+        self.manifest.settings.wait_period_ns =
+            self.pipeline.tasks.has_sums().then_some(batch.wait_period_ns);
+        for (ring, record) in batch.records() {
+            match Event::time_ns(record).filter(|_| ring == EVENTS) {
+                Some(time_ns) => self.merger.push_event(ring, time_ns, record),
+                None => self.merger.push(ring, record),
+            }
+        }
         // They were taken in when their FORK records came, for that is why they were to be attached to.
         batch.unattached.iter().for_each(|&tid| self.pipeline.tasks.has_no_events(tid));
         self.gone += batch.gone.len() as u64;
@@ -251,9 +276,11 @@ impl Recorder {
             began.into_iter().for_each(|tid| self.reader.add_thread(tid));
         }
         let now_ns = monotonic_ns();
-        let reads = self.pipeline.look_at_waiting(now_ns, OUTSIDE_AFTER_NS, OUTSIDE_PER_TICK);
-        self.outside_refused += reads.refused;
-        self.outside_taken += reads.taken;
+        if !self.pipeline.tasks.has_sums() {
+            let reads = self.pipeline.look_at_waiting(now_ns, OUTSIDE_AFTER_NS, OUTSIDE_PER_TICK);
+            self.outside_refused += reads.refused;
+            self.outside_taken += reads.taken;
+        }
         if self.resident.is_due() {
             self.resident.poll(self.pipeline.tasks.processes(), now_ns, &mut self.pipeline.writer);
         }
@@ -268,39 +295,17 @@ impl Recorder {
     }
 }
 
-fn hand_over(decoder: &Decoder, pipeline: &mut Pipeline, record: &[u8]) {
+fn hand_over(decoder: &Decoder, pipeline: &mut Pipeline, ring: usize, record: &[u8]) {
+    if ring == EVENTS {
+        match Event::parse(record) {
+            Some(event) => pipeline.event(&event),
+            None => pipeline.counted.malformed += 1,
+        }
+        return;
+    }
     match decoder.parse(record) {
         Ok(record) => pipeline.handle(&record),
         Err(_) => pipeline.counted.malformed += 1,
-    }
-}
-
-fn settings_of(
-    options: &Options,
-    granted: &Granted,
-    frame_pointers: bool,
-    reason: Option<String>,
-) -> Settings {
-    let (target, command, pids) = match &options.target {
-        Target::Child { program, .. } => {
-            ("command", Some(program.to_string_lossy().into_owned()), Vec::new())
-        }
-        Target::Processes(pids) => ("processes", None, pids.clone()),
-        Target::Machine => ("machine", None, Vec::new()),
-    };
-    Settings {
-        sampler: "perf".to_owned(),
-        frequency_asked_hz: options.frequency,
-        frequency_hz: granted.frequency,
-        unwind: if frame_pointers { "fp" } else { "dwarf" }.to_owned(),
-        unwind_reason: reason,
-        stack_size: (!frame_pointers).then_some(granted.stack_copy_bytes),
-        kernel_visible: granted.kernel_visible,
-        wait_stacks: if granted.switch_stacks { "switch" } else { "outside" }.to_owned(),
-        wait_period_ns: None,
-        target: target.to_owned(),
-        command,
-        pids,
     }
 }
 
@@ -308,14 +313,6 @@ fn settings_of(
 fn check_proc() -> Result<(), CollectError> {
     let seen = std::fs::read_link("/proc/self").unwrap_or_default().to_string_lossy().into_owned();
     if seen == std::process::id().to_string() { Ok(()) } else { Err(CollectError::ForeignProc { seen }) }
-}
-
-fn modules_of(target: &Target) -> Vec<std::path::PathBuf> {
-    match target {
-        Target::Child { program, .. } => modules_of_program(program),
-        Target::Processes(pids) => pids.iter().flat_map(|&pid| modules_of_process(pid)).collect(),
-        Target::Machine => Vec::new(),
-    }
 }
 
 /// Pids as processes: `top -H` shows tids, and a pid may be given twice.
@@ -348,7 +345,7 @@ fn take_in(pipeline: &mut Pipeline, target: &Target, threads: &[(u32, Vec<u32>)]
             }
         }
         // Processes are taken in when their first record comes.
-        Target::Machine => pipeline.tasks.watch_machine(now_ns),
+        Target::Machine | Target::Cgroup(_) => pipeline.tasks.watch_machine(now_ns),
     }
 }
 

@@ -142,7 +142,7 @@ impl Target {
                 merger.push(*ring, record);
                 on_record(session, &decoder.parse(record).unwrap());
             }
-            merger.release(before_ns, &mut |record| bytes.push(record.to_vec()));
+            merger.release(before_ns, &mut |_, record| bytes.push(record.to_vec()));
             before_ns = drained.started_ns;
             if is_last {
                 break;
@@ -150,7 +150,7 @@ impl Target {
             session.wait(Duration::from_millis(20)).unwrap();
             is_last = self.child.try_wait().unwrap().is_some();
         }
-        merger.finish(&mut |record| bytes.push(record.to_vec()));
+        merger.finish(&mut |_, record| bytes.push(record.to_vec()));
         assert_eq!((merger.out_of_order(), merger.forced()), (0, 0));
         self.lines.extend((&mut self.said).lines().map(Result::unwrap));
         Recorded {

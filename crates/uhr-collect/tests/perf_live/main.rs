@@ -243,7 +243,7 @@ fn two_profilers_of_the_same_page_faults_do_not_confuse_us() {
         let (decoder, mut bytes) = (second.decoder(), Vec::new());
         let mut merger = Merger::new(decoder.clone(), 1 << 30);
         second.drain(&mut |ring, record| merger.push(ring, record));
-        merger.finish(&mut |record| bytes.push(record.to_vec()));
+        merger.finish(&mut |_, record| bytes.push(record.to_vec()));
         let records: Vec<_> = bytes.iter().map(|bytes| decoder.parse(bytes).unwrap()).collect();
         let lost = |counts: &[EventCounts]| {
             let of_faults = counts.iter().find(|row| row.kind == EventKind::PageFault).unwrap();

@@ -10,11 +10,12 @@ use super::quantity;
 
 const USAGE: &str = "uhr record [OPTIONS] [--] COMMAND [ARGS]...
        uhr record [OPTIONS] --pid PID[,PID]
+       uhr record [OPTIONS] --cgroup PATH
        uhr record [OPTIONS] --all";
 
-/// Arguments of `uhr record`: exactly one of a command, pids, or the whole machine.
+/// Arguments of `uhr record`: exactly one of a command, pids, a cgroup, or the whole machine.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "all"]), override_usage = USAGE)]
+#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "cgroup", "all"]), override_usage = USAGE)]
 pub(crate) struct RecordArgs {
     /// The folder to make for the recording; it must not exist. Without it uhr names it after the program, and says so
     #[arg(short, long, value_name = "DIR")]
@@ -25,8 +26,10 @@ pub(crate) struct RecordArgs {
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
 
-    /// What takes the samples. `perf`: Linux perf events, with root or without
-    #[arg(long, value_name = "SAMPLER", default_value = "auto", value_parser = sampler)]
+    /// What takes the samples. `ebpf`: uhr's own programs in the kernel, with root or CAP_BPF and CAP_PERFMON. `perf`:
+    /// Linux perf events, also without. `auto`: `ebpf` where it may be used
+    #[arg(long, value_name = "SAMPLER", default_value_t = Sampler::Auto, value_enum,
+          hide_possible_values = true)]
     pub(crate) sampler: Sampler,
 
     /// How the callers of user code are found. `fp`: by frame pointers, which the code must have. `dwarf`: by its unwind
@@ -47,12 +50,16 @@ pub(crate) struct RecordArgs {
           value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub(crate) pid: Vec<u32>,
 
+    /// Record a control group and those below it: a container, a service. A path below /sys/fs/cgroup
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<String>,
+
     /// Record everything that runs on this machine
     #[arg(short, long)]
     pub(crate) all: bool,
 
     /// Run the command as this user (needs root)
-    #[arg(long = "as", value_name = "USER", conflicts_with_all = ["pid", "all"])]
+    #[arg(long = "as", value_name = "USER", conflicts_with_all = ["pid", "cgroup", "all"])]
     pub(crate) as_user: Option<String>,
 
     /// Write what was recorded, as JSON, to this file (the command owns the standard output)
@@ -65,12 +72,14 @@ pub(crate) struct RecordArgs {
 }
 
 /// What takes the samples.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Sampler {
-    /// uhr chooses; so far there is one to choose from.
+    /// uhr chooses.
     Auto,
     /// Linux perf events.
     Perf,
+    /// uhr's own programs in the kernel.
+    Ebpf,
 }
 
 /// How the callers of user code are found.
@@ -82,13 +91,4 @@ pub(crate) enum Unwind {
     Fp,
     /// `.eh_frame`, over a copy of the stack.
     Dwarf,
-}
-
-fn sampler(name: &str) -> Result<Sampler, &'static str> {
-    match name {
-        "auto" => Ok(Sampler::Auto),
-        "perf" => Ok(Sampler::Perf),
-        "ebpf" => Err("this uhr has no eBPF sampler yet: use perf, or leave the choice to uhr"),
-        _ => Err("the samplers are: auto, perf"),
-    }
 }

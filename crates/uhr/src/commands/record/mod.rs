@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use uhr_collect::child::{HeldChild, RunningChild, find_program};
-use uhr_collect::{Captured, CollectError, Interrupts, Options, Recorder, Target, UnwindChoice};
+use uhr_collect::{
+    Captured, CgroupTarget, CollectError, Interrupts, Options, Recorder, SamplerChoice, Target, UnwindChoice,
+};
 use uhr_recording::{Manifest, RecordingError};
 
-use crate::args::{RecordArgs, Unwind};
+use crate::args::{RecordArgs, Sampler, Unwind};
 use crate::failure::{Exit, Failure};
 use crate::finish;
 
@@ -55,7 +57,11 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
     let folder = output_folder::choose(args)?;
     let mut ending = Ending::new(args.duration, interrupts);
     if args.command.is_empty() {
-        let target = if args.all { Target::Machine } else { Target::Processes(args.pid.clone()) };
+        let target = match &args.cgroup {
+            Some(path) => Target::Cgroup(CgroupTarget::find(path).map_err(failure)?),
+            None if args.all => Target::Machine,
+            None => Target::Processes(args.pid.clone()),
+        };
         let mut recorder = Recorder::start(&options(args, target), &folder).map_err(failure)?;
         let mut progress = Progress::new();
         ending.start();
@@ -98,6 +104,11 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
 fn options(args: &RecordArgs, target: Target) -> Options {
     Options {
         target,
+        sampler: match args.sampler {
+            Sampler::Auto => SamplerChoice::Auto,
+            Sampler::Perf => SamplerChoice::Perf,
+            Sampler::Ebpf => SamplerChoice::Ebpf,
+        },
         frequency: args.frequency,
         unwind: match args.unwind {
             Unwind::Auto => UnwindChoice::Auto,
@@ -185,7 +196,9 @@ fn failure(error: CollectError) -> anyhow::Error {
         CollectError::NoSuchCgroup { similar, .. } => {
             own("no-such-cgroup").hint(format!("there is {}", similar.join(", ")))
         }
-        CollectError::Open(_) => own("cannot-open-events").next("uhr doctor"),
+        CollectError::Open(_) | CollectError::Load(_) | CollectError::CgroupNeedsEbpf { .. } => {
+            own("cannot-open-events").next("uhr doctor")
+        }
         CollectError::ForeignProc { .. } => {
             own("foreign-proc").hint("mount the namespace's own: unshare -rpf --mount-proc")
         }

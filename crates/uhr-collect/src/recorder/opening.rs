@@ -1,0 +1,169 @@
+//! Which sampler records a target, and its events, opened.
+
+use uhr_ebpf::{Sampler, Scope};
+use uhr_recording::Settings;
+
+use super::kernel_ledger::KernelSide;
+use super::{Options, SamplerChoice, Target};
+use crate::error::CollectError;
+use crate::perf::{self, Session, Targets, UserStack};
+use crate::reader::Source;
+use crate::unwind_choice::{UnwindChoice, choose, modules_of_process, modules_of_program};
+
+/// One page fault in so many is sampled: a prime, so that no loop over pages keeps step with it.
+pub(super) const FAULTS_A_SAMPLE: u64 = 61;
+
+/// What was opened for a target.
+pub(super) struct Opened {
+    pub(super) source: Source,
+    pub(super) settings: Settings,
+    pub(super) kernel_side: KernelSide,
+}
+
+/// How user stacks are taken, and why.
+struct Unwinding {
+    by_frame_pointers: bool,
+    reason: Option<String>,
+}
+
+impl Unwinding {
+    fn of(options: &Options) -> Self {
+        match options.unwind {
+            UnwindChoice::Fp => Self { by_frame_pointers: true, reason: None },
+            UnwindChoice::Dwarf => Self { by_frame_pointers: false, reason: None },
+            UnwindChoice::Auto => {
+                let (by_frame_pointers, reason) = choose(&modules_of(&options.target));
+                Self { by_frame_pointers, reason: Some(reason) }
+            }
+        }
+    }
+}
+
+impl Opened {
+    /// Opens the events of the sampler that was asked for; where uhr may choose, those of its own programs if they can be
+    /// loaded.
+    pub(super) fn open(
+        options: &Options,
+        target: &Target,
+        threads: &[(u32, Vec<u32>)],
+    ) -> Result<Self, CollectError> {
+        let unwinding = Unwinding::of(options);
+        if options.sampler == SamplerChoice::Perf {
+            return Self::perf(options, target, threads, unwinding, None);
+        }
+        match scope(target)? {
+            Some(scope) => match Sampler::start(&kernel_options(options, scope, &unwinding)) {
+                Ok(sampler) => Self::ebpf(options, unwinding, sampler),
+                Err(error) if options.sampler == SamplerChoice::Ebpf => Err(error.into()),
+                Err(error) => Self::perf(options, target, threads, unwinding, Some(error.to_string())),
+            },
+            None => Self::perf(options, target, threads, unwinding, None),
+        }
+    }
+
+    fn perf(
+        options: &Options,
+        target: &Target,
+        threads: &[(u32, Vec<u32>)],
+        unwinding: Unwinding,
+        refused: Option<String>,
+    ) -> Result<Self, CollectError> {
+        let settings = perf::Settings {
+            frequency: options.frequency,
+            user_stack: if unwinding.by_frame_pointers {
+                UserStack::FramePointers
+            } else {
+                UserStack::Copy { bytes: options.stack_size }
+            },
+            data_mappings: true,
+            ..perf::Settings::default()
+        };
+        let tids: Vec<u32> = threads.iter().flat_map(|(_, tids)| tids.clone()).collect();
+        let targets = match target {
+            Target::Child { pid, .. } => Targets::Child { pid: *pid },
+            Target::Processes(_) => Targets::Threads(&tids),
+            Target::Cgroup(_) => return Err(CollectError::CgroupNeedsEbpf { refused }),
+            Target::Machine => Targets::WholeMachine,
+        };
+        let session = Session::open(targets, &settings)?;
+        let granted = session.granted();
+        let settings = Settings {
+            sampler: "perf".to_owned(),
+            frequency_hz: granted.frequency,
+            stack_size: (!unwinding.by_frame_pointers).then_some(granted.stack_copy_bytes),
+            kernel_visible: granted.kernel_visible,
+            wait_stacks: if granted.switch_stacks { "switch" } else { "outside" }.to_owned(),
+            ..settings_of(options, unwinding)
+        };
+        let kernel_side = KernelSide { refused, ..KernelSide::default() };
+        Ok(Self { source: Source { session, sampler: None }, settings, kernel_side })
+    }
+
+    fn ebpf(options: &Options, unwinding: Unwinding, sampler: Sampler) -> Result<Self, CollectError> {
+        let sideband =
+            perf::Settings { data_mappings: true, sideband_only: true, ..perf::Settings::default() };
+        let session = Session::open(Targets::WholeMachine, &sideband)?;
+        let settings = Settings {
+            sampler: "ebpf".to_owned(),
+            frequency_hz: options.frequency,
+            stack_size: (!unwinding.by_frame_pointers).then_some(options.stack_size),
+            kernel_visible: true,
+            wait_stacks: if sampler.can_look() { "clock" } else { "none" }.to_owned(),
+            ..settings_of(options, unwinding)
+        };
+        let kernel_side = KernelSide { missing: sampler.missing().to_vec(), ..KernelSide::default() };
+        Ok(Self { source: Source { session, sampler: Some(sampler) }, settings, kernel_side })
+    }
+}
+
+fn kernel_options(options: &Options, scope: Scope, unwinding: &Unwinding) -> uhr_ebpf::Options {
+    uhr_ebpf::Options {
+        frequency: options.frequency,
+        copy_bytes: options.stack_size,
+        frame_pointers: unwinding.by_frame_pointers,
+        fault_period: FAULTS_A_SAMPLE,
+        ..uhr_ebpf::Options::new(scope)
+    }
+}
+
+/// The target as the programs know it. `None`: they cannot follow it.
+fn scope(target: &Target) -> Result<Option<Scope>, CollectError> {
+    Ok(Some(match target {
+        Target::Child { pid, .. } => Scope::Command { pid: *pid },
+        Target::Processes(pids) => Scope::Processes(pids.clone()),
+        Target::Machine => Scope::Machine,
+        Target::Cgroup(cgroup) => match cgroup.id {
+            Some(id) => Scope::Cgroup { id, level: cgroup.level },
+            // Of version 1 the kernel tells programs nothing: its processes now, and what they make.
+            None => Scope::Processes(cgroup.processes()?),
+        },
+    }))
+}
+
+fn settings_of(options: &Options, unwinding: Unwinding) -> Settings {
+    let (target, command, pids) = match &options.target {
+        Target::Child { program, .. } => {
+            ("command", Some(program.to_string_lossy().into_owned()), Vec::new())
+        }
+        Target::Processes(pids) => ("processes", None, pids.clone()),
+        Target::Cgroup(cgroup) => ("cgroup", Some(cgroup.path.clone()), Vec::new()),
+        Target::Machine => ("machine", None, Vec::new()),
+    };
+    Settings {
+        frequency_asked_hz: options.frequency,
+        unwind: if unwinding.by_frame_pointers { "fp" } else { "dwarf" }.to_owned(),
+        unwind_reason: unwinding.reason,
+        target: target.to_owned(),
+        command,
+        pids,
+        ..Settings::default()
+    }
+}
+
+fn modules_of(target: &Target) -> Vec<std::path::PathBuf> {
+    match target {
+        Target::Child { program, .. } => modules_of_program(program),
+        Target::Processes(pids) => pids.iter().flat_map(|&pid| modules_of_process(pid)).collect(),
+        Target::Cgroup(_) | Target::Machine => Vec::new(),
+    }
+}
