@@ -146,9 +146,9 @@ impl Tasks {
         self.threads.get(&tid).filter(|thread| thread.pid == pid)
     }
 
-    /// Whether a thread lives.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.threads.is_empty()
+    /// Whether there were threads, and none is left.
+    pub(crate) fn are_gone(&self) -> bool {
+        self.thread_count > 0 && self.threads.is_empty()
     }
 
     /// Every CPU is recorded from this moment on.

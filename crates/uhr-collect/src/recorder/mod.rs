@@ -244,7 +244,7 @@ impl Recorder {
     /// Perf events end with their threads; the sideband of the whole machine does not.
     fn is_over(&self) -> bool {
         let is_of_some = matches!(self.manifest.settings.target.as_str(), "command" | "processes");
-        is_of_some && self.pipeline.tasks.has_sums() && self.pipeline.tasks.is_empty()
+        is_of_some && self.pipeline.tasks.has_sums() && self.pipeline.tasks.are_gone()
     }
 
     fn take(&mut self, batch: &Batch) {

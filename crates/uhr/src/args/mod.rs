@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use filters::{About, Detail, Filters, Form, Part, Shown};
-pub(crate) use record::{RecordArgs, Unwind};
+pub(crate) use record::{RecordArgs, Sampler, Unwind};
 
 /// See where a program's time and memory go.
 ///
