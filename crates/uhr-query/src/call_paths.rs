@@ -47,9 +47,11 @@ pub fn call_paths(
         return Err(QueryError::FilterNotOfMetric { filter: "function", metric, recording });
     }
     let wanted = functions(profile, question.metric, function)?;
-    let all = Selection::new(profile, question.metric, &question.filters)?;
-    let cells = profile
-        .cells(question.metric, By { slots: Slots::blocks(all.range), owner: all.owner(Owner::Nobody) })?;
+    let hides_idle = question.hides_idle(false);
+    let all = Selection::new(profile, question.metric, &question.filters)?.hiding_idle(hides_idle);
+    let (slots, owner) = (Slots::blocks(all.range), all.owner(Owner::Nobody));
+    let by = By { slots, owner, details: question.filters.details() };
+    let cells = profile.cells(question.metric, by)?;
     let asked = Asked { profile, question, function, direction, wanted, cells: &cells };
     asked.answer(all)
 }
@@ -73,6 +75,7 @@ impl Asked<'_> {
         let mut coverage = coverage(profile, question.metric, &question.filters, self.cells, &all);
         let within = all.within(profile, &self.wanted);
         let sums = node_sums(profile, self.cells, &within);
+        let hidden = within.hidden(self.cells);
         let mut total = Amount::default();
         sums.iter().for_each(|amount| total.add(*amount));
         if total == Amount::default() {
@@ -104,10 +107,11 @@ impl Asked<'_> {
                 direction: self.direction,
                 metric: question.metric.name().to_owned(),
                 filters: question.filters.clone(),
+                idle: question.idle,
                 limit: question.limit as u64,
                 offset: question.offset as u64,
             },
-            metric: question.total(total),
+            metric: question.total(total, hidden),
             function,
             rows,
             shown,

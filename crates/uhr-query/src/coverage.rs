@@ -10,6 +10,7 @@ use crate::cells::Cells;
 use crate::filter::Filters;
 use crate::profile::Profile;
 use crate::select::Selection;
+use crate::window::seconds;
 
 /// The coverage of an answer. It looks at process, thread and time filters only.
 pub(crate) fn coverage(
@@ -45,9 +46,19 @@ pub(crate) fn coverage(
     notes(profile, metric, filters, is_part, &mut coverage.notes);
     if seen.stood_for > 0 {
         coverage.notes.push(format!(
-            "Of {} waits {} had their stack taken; they stand for the others of the same thread and length.",
+            "Of {} waits {} had their stack taken; they stand for the others of the same thread and {}.",
             seen.samples,
-            seen.samples - seen.stood_for
+            seen.samples - seen.stood_for,
+            if profile.manifest.settings.wait_stacks == "clock" { "system call" } else { "length" },
+        ));
+    }
+    let hidden = selection.hidden(cells);
+    if hidden.weight > 0 {
+        coverage.notes.push(format!(
+            "Waiting for work is hidden: {} in {} waits of event loops, pools, servers that accept and threads of the \
+             kernel; --idle shows it.",
+            seconds(hidden.weight),
+            hidden.samples
         ));
     }
     if seen.rows == 0 {
@@ -182,6 +193,11 @@ fn notes(profile: &Profile, metric: Metric, filters: &Filters, is_part: bool, no
                  waits is exact."
                     .to_owned(),
             ),
+            "clock" => notes.push(format!(
+                "Stacks of waits were taken by a clock that looked at who waits{}; a wait that was caught stands for \
+                 others of its thread and system call, and the time of all waits is exact.",
+                manifest.settings.wait_period_ns.map_or(String::new(), |ns| format!(" every {}", seconds(ns)))
+            )),
             "none" => notes.push("Waits are without stacks; their time is exact.".to_owned()),
             _ => (),
         }
@@ -200,7 +216,7 @@ fn notes(profile: &Profile, metric: Metric, filters: &Filters, is_part: bool, no
             manifest.ledger.cpu.lost
         ));
     }
-    if filters.stack_filter().is_some() {
+    if filters.stack_filter().is_some() || filters.circumstance_filters().next().is_some() {
         notes.push("Coverage follows the process, thread and time filters only.".to_owned());
     }
 }

@@ -1,4 +1,4 @@
-use uhr_model::{Dimension, FrameMode, Metric};
+use uhr_model::{Dimension, FrameMode, Metric, WaitKind};
 use uhr_recording::RecordingError;
 
 use crate::answers::Candidate;
@@ -89,6 +89,12 @@ pub enum QueryError {
     /// There is no such mode.
     #[error("there is no mode {0:?}")]
     UnknownMode(String),
+    /// There is no such kind of wait.
+    #[error("there is no kind of wait {0:?}")]
+    UnknownWait(String),
+    /// There is no such system call.
+    #[error("there is no system call {0:?}")]
+    UnknownSyscall(String),
     /// The metric cannot be grouped like this.
     #[error("{} cannot be grouped by {}", metric.name(), dimension.name())]
     DimensionNotOfMetric {
@@ -99,8 +105,8 @@ pub enum QueryError {
         /// The recording, for the next command.
         recording: String,
     },
-    /// Memory has no stacks, and so cannot be filtered by them.
-    #[error("{} has no stacks, so --{filter} cannot be used with it", metric.name())]
+    /// Memory has no stacks, and so cannot be filtered by them; time on a CPU is no wait.
+    #[error("{} has no {}, so --{filter} cannot be used with it", metric.name(), looks_at(filter))]
     FilterNotOfMetric {
         /// The flag without its dashes.
         filter: &'static str,
@@ -132,6 +138,7 @@ impl QueryError {
             Self::AmbiguousFunction { .. } => "ambiguous-function",
             Self::UnknownName { what: Dimension::Process, .. } => "unknown-process",
             Self::UnknownName { what: Dimension::Thread, .. } => "unknown-thread",
+            Self::UnknownName { what: Dimension::Waker, .. } => "unknown-waker",
             Self::UnknownName { .. } => "unknown-module",
             Self::BadTime(_) => "bad-time",
             Self::WindowOutside { .. } => "window-outside-recording",
@@ -140,6 +147,8 @@ impl QueryError {
             Self::UnknownDimension(_) => "unknown-dimension",
             Self::UnknownMetric(_) => "unknown-metric",
             Self::UnknownMode(_) => "unknown-mode",
+            Self::UnknownWait(_) => "unknown-wait",
+            Self::UnknownSyscall(_) => "unknown-syscall",
             Self::DimensionNotOfMetric { .. } => "dimension-not-of-metric",
             Self::FilterNotOfMetric { .. } => "filter-not-of-metric",
             Self::MetricNotRecorded { .. } => "metric-not-recorded",
@@ -155,6 +164,8 @@ impl QueryError {
                 | Self::UnknownDimension(_)
                 | Self::UnknownMetric(_)
                 | Self::UnknownMode(_)
+                | Self::UnknownWait(_)
+                | Self::UnknownSyscall(_)
                 | Self::DimensionNotOfMetric { .. }
                 | Self::FilterNotOfMetric { .. }
         )
@@ -167,6 +178,8 @@ impl QueryError {
             Self::UnknownDimension(_) => words(Dimension::ALL.iter().map(|one| one.name()).collect()),
             Self::UnknownMetric(_) => words(Metric::ALL.iter().map(|one| one.name()).collect()),
             Self::UnknownMode(_) => words(FrameMode::ALL.iter().map(|one| one.name()).collect()),
+            Self::UnknownWait(_) => words(WaitKind::ALL.iter().map(|one| one.name()).collect()),
+            Self::UnknownSyscall(_) => "its name as in man 2, or its number on x86-64".to_owned(),
             Self::BadTime(_) => {
                 "write an RFC 3339 stamp (2026-11-06T12:34:56Z), an offset from the start (1.5s, \
                 250ms, 2m), or one from the end (-2s)"
@@ -187,11 +200,20 @@ impl QueryError {
             Self::DimensionNotOfMetric { dimension: Dimension::Region, .. } => {
                 "region belongs to page-faults".to_owned()
             }
-            Self::DimensionNotOfMetric { dimension: Dimension::Syscall | Dimension::Wait, .. } => {
-                "syscall and wait belong to off-cpu, runqueue and wall".to_owned()
-            }
             Self::DimensionNotOfMetric { metric: Metric::Resident, .. } => {
                 "resident memory belongs to a process: group it by process, command or time".to_owned()
+            }
+            Self::DimensionNotOfMetric { dimension: Dimension::Syscall, .. } => {
+                "syscall belongs to cpu, off-cpu, runqueue and wall".to_owned()
+            }
+            Self::DimensionNotOfMetric { dimension: Dimension::Wait, .. } => {
+                "wait belongs to off-cpu, runqueue and wall".to_owned()
+            }
+            Self::DimensionNotOfMetric { dimension: Dimension::Waker, .. } => {
+                "waker belongs to off-cpu and wall".to_owned()
+            }
+            Self::DimensionNotOfMetric { dimension: Dimension::Cpu, .. } => {
+                "a wait is on no CPU, and of page faults it is not recorded: cpu belongs to cpu".to_owned()
             }
             Self::TooManyBuckets { .. } => {
                 "choose longer parts, or a shorter window with --from and --to".to_owned()
@@ -211,6 +233,9 @@ impl QueryError {
             Self::UnknownFunction { recording, .. } => {
                 vec![Command::new("query", recording).with("group-by", "function").text()]
             }
+            Self::UnknownName { what: Dimension::Waker, recording, .. } => {
+                vec![by_command(recording, Metric::OffCpu, Dimension::Waker)]
+            }
             Self::UnknownName { what, recording, .. } => {
                 vec![Command::new("query", recording).with("group-by", what.name()).text()]
             }
@@ -221,6 +246,7 @@ impl QueryError {
                 let (metric, by) = match (metric, dimension) {
                     (Metric::Resident, _) => (Metric::Resident, Dimension::Process),
                     (_, Dimension::Region) => (Metric::PageFaults, Dimension::Region),
+                    (_, Dimension::Cpu) => (Metric::Cpu, Dimension::Cpu),
                     (_, by) => (Metric::OffCpu, *by),
                 };
                 vec![by_command(recording, metric, by)]
@@ -248,4 +274,14 @@ impl QueryError {
 
 fn by_command(recording: &str, metric: Metric, by: Dimension) -> String {
     Command::new("query", recording).with("metric", metric.name()).with("group-by", by.name()).text()
+}
+
+/// What a filter looks at.
+fn looks_at(filter: &str) -> &'static str {
+    match filter {
+        "wait" => "waits",
+        "waker" => "wakers",
+        "syscall" => "system calls",
+        _ => "stacks",
+    }
 }

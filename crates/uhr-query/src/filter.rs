@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::cells::{Details, WakerDetail};
 use crate::command::Command;
 
 /// Filters as the user wrote them.
@@ -29,6 +30,15 @@ pub struct Filters {
     /// Thread, by tid or name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thread: Vec<String>,
+    /// Kind of wait.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wait: Vec<String>,
+    /// System call, by name or number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub syscall: Vec<String>,
+    /// What ended the wait: a thread by tid or name, or the kind of an interrupt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waker: Vec<String>,
     /// Start of the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
@@ -47,6 +57,9 @@ impl Filters {
             ("mode", &self.mode),
             ("process", &self.process),
             ("thread", &self.thread),
+            ("wait", &self.wait),
+            ("syscall", &self.syscall),
+            ("waker", &self.waker),
         ];
         for (flag, values) in lists {
             command = values.iter().fold(command, |command, value| command.with(flag, value));
@@ -60,6 +73,22 @@ impl Filters {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The circumstances that it looks at.
+    pub(crate) fn details(&self) -> Details {
+        Details {
+            syscall: !self.syscall.is_empty(),
+            cpu: false,
+            waker: if self.waker.is_empty() { WakerDetail::None } else { WakerDetail::Who },
+        }
+    }
+
+    /// The filters that look at the circumstances of single samples and waits.
+    pub(crate) fn circumstance_filters(&self) -> impl Iterator<Item = &'static str> {
+        [("wait", &self.wait), ("syscall", &self.syscall), ("waker", &self.waker)]
+            .into_iter()
+            .filter_map(|(flag, values)| (!values.is_empty()).then_some(flag))
     }
 
     /// Whether a filter looks at stacks: the first that does.

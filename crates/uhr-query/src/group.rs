@@ -7,7 +7,7 @@ use uhr_model::{Dimension, DimensionKind, Metric, StackEnding};
 
 use crate::QueryError;
 use crate::answers::KeyValue;
-use crate::cells::{Cells, Owner, Slots, Tag};
+use crate::cells::{Cells, Details, Owner, Slots, Source, Tag, WakerDetail};
 use crate::profile::{Location, Profile};
 use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
 
@@ -85,13 +85,10 @@ impl GroupBy {
                 matches!(dimension, Dimension::Process | Dimension::Command | Dimension::Time)
             }
             (_, Dimension::Region) => metric == Metric::PageFaults,
-            (_, Dimension::Syscall | Dimension::Wait) => {
-                matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall)
-            }
-            (
-                _,
-                Dimension::Waker | Dimension::Cgroup | Dimension::Container | Dimension::Pod | Dimension::Cpu,
-            ) => false,
+            (_, Dimension::Wait) => matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall),
+            (_, Dimension::Waker) => matches!(metric, Metric::OffCpu | Metric::Wall),
+            (_, Dimension::Syscall) => metric != Metric::PageFaults,
+            (_, Dimension::Cpu) => metric == Metric::Cpu,
             _ => true,
         };
         match self.dimensions.iter().find(|dimension| !fits(**dimension)) {
@@ -114,13 +111,22 @@ impl GroupBy {
 
     /// Whose observations it tells apart.
     pub(crate) fn owner(&self) -> Owner {
-        let has_any = |dimensions: [Dimension; 2]| dimensions.into_iter().any(|one| self.has(one));
-        if has_any([Dimension::Thread, Dimension::ThreadName]) {
+        let has_any = |dimensions: &[Dimension]| dimensions.iter().any(|one| self.has(*one));
+        if has_any(&[Dimension::Thread, Dimension::ThreadName]) {
             Owner::Thread
-        } else if has_any([Dimension::Process, Dimension::Command]) {
+        } else if has_any(&[Dimension::Process, Dimension::Command]) || has_any(&OF_CGROUP) {
             Owner::Process
         } else {
             Owner::Nobody
+        }
+    }
+
+    /// The circumstances that it tells apart.
+    pub(crate) fn details(&self) -> Details {
+        Details {
+            syscall: self.has(Dimension::Syscall),
+            cpu: self.has(Dimension::Cpu),
+            waker: if self.has(Dimension::Waker) { WakerDetail::Who } else { WakerDetail::None },
         }
     }
 
@@ -134,6 +140,9 @@ impl GroupBy {
         self.dimensions.iter().any(|dimension| dimension.kind() == DimensionKind::Sample)
     }
 }
+
+/// What a process is in.
+const OF_CGROUP: [Dimension; 3] = [Dimension::Cgroup, Dimension::Container, Dimension::Pod];
 
 /// Whether a line is asked for without anything that says whose: its file then belongs to the key.
 pub(crate) fn line_needs_file(dimensions: &[Dimension]) -> bool {
@@ -225,7 +234,7 @@ pub(crate) struct SampleKeys {
 impl SampleKeys {
     pub(crate) fn new(profile: &Profile, group: &GroupBy, cells: &Cells) -> Self {
         let threads = thread_parts(profile, &group.dimensions);
-        let tags = tag_parts(group, &cells.tags);
+        let tags = tag_parts(profile, group, &cells.tags);
         let with_time = group.has(Dimension::Time);
         let mut keys = Vec::new();
         let mut known: FxHashMap<(u32, u32, u16), u32> = FxHashMap::default();
@@ -260,7 +269,7 @@ impl SampleKeys {
 fn thread_parts(profile: &Profile, dimensions: &[Dimension]) -> Vec<u32> {
     let owners = &profile.owners;
     let has = |dimension| dimensions.contains(&dimension);
-    let mut known: FxHashMap<(u32, &str, &str), u32> = FxHashMap::default();
+    let mut known: FxHashMap<(u32, [&str; 2], [Option<&str>; 3]), u32> = FxHashMap::default();
     let mut parts = Vec::with_capacity(owners.threads.len());
     for (at, thread) in owners.threads.iter().enumerate() {
         let owner = match (has(Dimension::Thread), has(Dimension::Process)) {
@@ -270,8 +279,9 @@ fn thread_parts(profile: &Profile, dimensions: &[Dimension]) -> Vec<u32> {
         };
         let name = if has(Dimension::ThreadName) { thread.name.as_str() } else { "" };
         let command = if has(Dimension::Command) { owners.process_of(at).name.as_str() } else { "" };
+        let place = OF_CGROUP.map(|one| owners.place_of(at, one).filter(|_| has(one)));
         let next = known.len() as u32;
-        parts.push(*known.entry((owner, name, command)).or_insert(next));
+        parts.push(*known.entry((owner, [name, command], place)).or_insert(next));
     }
     parts
 }
@@ -283,16 +293,23 @@ enum TagPart {
 }
 
 /// Numbers of circumstances that the dimensions do not tell apart are equal.
-fn tag_parts(group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
+fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
     let kind = group.has(Dimension::Wait) || group.has(Dimension::Region);
-    let syscall = group.has(Dimension::Syscall);
-    let mut known: FxHashMap<(u8, Option<u32>, Option<StackEnding>, u8), u32> = FxHashMap::default();
+    let has = |dimension| group.has(dimension);
+    let (syscall, cpu, waker) = (has(Dimension::Syscall), has(Dimension::Cpu), has(Dimension::Waker));
+    let mut known: FxHashMap<Tag, u32> = FxHashMap::default();
     let part = |tag: &Tag| {
         let marker = marks_samples(tag.ending) && !group.has_frames();
-        let source = if kind || syscall { tag.source as u8 } else { 0 };
+        let source = if kind || syscall || waker { tag.source } else { Source::Sampled };
         let key = match marker {
-            true => (0, None, Some(tag.ending), 0),
-            false => (if kind { tag.kind } else { 0 }, tag.syscall.filter(|_| syscall), None, source),
+            true => Tag::new(Source::Sampled, tag.ending, 0),
+            false => Tag {
+                syscall: tag.syscall.filter(|_| syscall),
+                cpu: tag.cpu.filter(|_| cpu),
+                waker: if waker { profile.wakers.who[tag.waker as usize] } else { 0 },
+                // Which stands here for all that are no marker.
+                ..Tag::new(source, StackEnding::Complete, if kind { tag.kind } else { 0 })
+            },
         };
         let next = known.len() as u32;
         let number = *known.entry(key).or_insert(next);

@@ -53,13 +53,23 @@ impl Membership {
                 members.frameless.copy_from_slice(&bits[..4]);
                 members.fill(profile, selection, keys, &bits);
             }
-            None => {
-                members.own.fill(u64::MAX);
-                members.total.fill(u64::MAX);
-                members.frameless = [u64::MAX; 4];
-            }
+            None => members.fill_all(),
         }
         members
+    }
+
+    /// Of rows that are told apart by the sample half of their keys alone: for each key, the bits of its rows.
+    pub(crate) fn of_sample_keys(profile: &Profile, bits: Vec<u64>) -> Self {
+        let mut members = Self { samples: Some(bits), ..Self::none(profile) };
+        members.fill_all();
+        members
+    }
+
+    /// Every stack counts, and time without one.
+    fn fill_all(&mut self) {
+        self.own.fill(u64::MAX);
+        self.total.fill(u64::MAX);
+        self.frameless = [u64::MAX; 4];
     }
 
     fn fill(&mut self, profile: &Profile, selection: &Selection, keys: &FrameKeys, bits: &[u64]) {

@@ -55,6 +55,7 @@ struct Asked {
     recording: RecordingSummary,
     metric: MetricTotal,
     filters: Filters,
+    idle: bool,
     coverage: Coverage,
     inverted: bool,
     next: Vec<String>,
@@ -71,6 +72,7 @@ impl Picture {
             request: FlamegraphRequest {
                 metric: answer.metric.name.clone(),
                 filters: answer.filters,
+                idle: answer.idle,
                 inverted: answer.inverted,
             },
             metric: answer.metric,
@@ -98,6 +100,7 @@ impl CollapsedStacks {
                 format: "collapsed".to_owned(),
                 metric: answer.metric.name.clone(),
                 filters: answer.filters,
+                idle: answer.idle,
             },
             metric: answer.metric,
             written: Written { path: path.to_owned(), frames: self.lines, hidden: 0, hidden_share: 0.0 },
@@ -149,6 +152,7 @@ struct Stacks<'a> {
     /// For each program, what its stacks have: by node of the call tree, or by kind of missing stack.
     by_command: Vec<(&'a str, Vec<(Leaf, Amount)>)>,
     total: Amount,
+    metric: MetricTotal,
     coverage: Coverage,
 }
 
@@ -176,18 +180,19 @@ impl<'a> Stacks<'a> {
             let recording = profile.path.clone();
             return Err(QueryError::DimensionNotOfMetric { dimension, metric, recording });
         }
-        let selection = Selection::new(profile, question.metric, &question.filters)?;
-        let cells = profile.cells(
-            question.metric,
-            By { slots: Slots::blocks(selection.range), owner: selection.owner(Owner::Process) },
-        )?;
+        let selection = Selection::new(profile, question.metric, &question.filters)?
+            .hiding_idle(question.hides_idle(false));
+        let (slots, owner) = (Slots::blocks(selection.range), selection.owner(Owner::Process));
+        let by = By { slots, owner, details: question.filters.details() };
+        let cells = profile.cells(question.metric, by)?;
         let sums = node_sums(profile, &cells, &selection);
         let tree = CallTree::down(profile, &selection, &sums, None);
         let mut total = Amount::default();
         sums.iter().for_each(|amount| total.add(*amount));
         let by_command = by_command(profile, &cells, &selection, &tree);
         let coverage = coverage(profile, question.metric, &question.filters, &cells, &selection);
-        Ok(Self { profile, question, tree, by_command, total, coverage })
+        let metric = question.total(total, selection.hidden(&cells));
+        Ok(Self { profile, question, tree, by_command, total, metric, coverage })
     }
 
     /// The programs, the one that cost most first.
@@ -310,8 +315,9 @@ impl<'a> Stacks<'a> {
     fn asked(&self, inverted: bool) -> Asked {
         Asked {
             recording: self.profile.summary(),
-            metric: self.question.total(self.total),
+            metric: self.metric.clone(),
             filters: self.question.filters.clone(),
+            idle: self.question.idle,
             coverage: self.coverage.clone(),
             inverted,
             next: match self.total == Amount::default() {

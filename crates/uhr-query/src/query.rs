@@ -4,7 +4,7 @@ use uhr_model::{Dimension, Metric};
 
 use crate::QueryError;
 use crate::answers::{CountedRow, Key, KeyValue, QueryAnswer, QueryRequest, Rows, Shown, share};
-use crate::cells::{By, Cells};
+use crate::cells::{By, Cells, Source};
 use crate::command::Command;
 use crate::coverage::coverage;
 use crate::filter::Filters;
@@ -13,7 +13,7 @@ use crate::membership::{Membership, ROWS_AT_ONCE, Tally};
 use crate::profile::Profile;
 use crate::question::{Question, Sort};
 use crate::resident;
-use crate::rollup::{Grouped, Sums};
+use crate::rollup::{Amount, Grouped, Sums};
 use crate::select::Selection;
 use crate::statistics::Interval;
 use crate::words::{Words, compare};
@@ -27,9 +27,12 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
     if question.metric == Metric::Resident {
         return resident::query(profile, question, group);
     }
-    let selection = Selection::new(profile, question.metric, &question.filters)?;
+    let hides_idle = question.hides_idle(group.has(Dimension::Wait));
+    let selection = Selection::new(profile, question.metric, &question.filters)?.hiding_idle(hides_idle);
     let slots = group.slots(selection.range)?;
-    let cells = profile.cells(question.metric, By { slots, owner: selection.owner(group.owner()) })?;
+    let details = group.details().and(question.filters.details());
+    let by = By { slots, owner: selection.owner(group.owner()), details };
+    let cells = profile.cells(question.metric, by)?;
     let grouped = Grouped::new(profile, &cells, &selection, group);
     let page = Page::of(profile, question, group, &cells, &grouped);
     let intervals = intervals(profile, question, group, &cells, &selection, &grouped, &page.rows);
@@ -41,6 +44,9 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
         .map(|((key, row), intervals)| counted_row(key, &row.2, grouped.total.weight, intervals))
         .collect();
     let mut coverage = coverage(profile, question.metric, &question.filters, &cells, &selection);
+    if group.has(Dimension::Waker) {
+        coverage.notes.extend(not_woken(profile, &cells, &selection, grouped.total));
+    }
     if grouped.rows.is_empty() && !question.filters.is_empty() {
         coverage.notes.push("Nothing in the recording fits all the filters together.".to_owned());
     }
@@ -57,7 +63,7 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
         ok: true,
         recording: profile.summary(),
         request: request(question, group),
-        metric: question.total(grouped.total),
+        metric: question.total(grouped.total, selection.hidden(&cells)),
         next: next(profile, question, group, &rows),
         rows: Rows::Counted(rows),
         shown,
@@ -70,10 +76,37 @@ pub(crate) fn request(question: &Question, group: &GroupBy) -> QueryRequest {
         metric: question.metric.name().to_owned(),
         group_by: group.words().to_vec(),
         filters: question.filters.clone(),
+        idle: question.idle,
         limit: question.limit as u64,
         offset: question.offset as u64,
         sort: question.sort.map(Sort::name),
     }
+}
+
+/// Of how much of the waiting it is not known what ended it.
+pub(crate) fn not_woken(
+    profile: &Profile,
+    cells: &Cells,
+    selection: &Selection,
+    total: Amount,
+) -> Option<String> {
+    let is_unknown = |cell: &usize| {
+        let tag = &cells.tags[cells.tag[*cell] as usize];
+        tag.source == Source::Waiting && tag.waker == 0 && selection.has(cells, *cell)
+    };
+    let unknown = (0..cells.len()).filter(is_unknown);
+    let unknown_ns = unknown.map(|cell| cells.weight[cell]).fold(0, u64::saturating_add);
+    if unknown_ns == 0 {
+        return None;
+    }
+    Some(match profile.manifest.settings.sampler.as_str() {
+        "ebpf" => format!(
+            "Of {:.1} % of this time it is not known what ended the waits: they began before the recording or lasted \
+             beyond it, or no look fell on them.",
+            share(unknown_ns, total.weight) * 100.0
+        ),
+        _ => "What ended waits is recorded by the sampler ebpf only.".to_owned(),
+    })
 }
 
 /// The rows that an answer shows, in order.
@@ -198,7 +231,10 @@ fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[Counted
     if group.has(Dimension::Function) && !group.has(Dimension::Line) && named.is_some() {
         next.push(question.command("query", profile).with("group-by", "function,file,line").text());
     }
-    if question.metric == Metric::Cpu {
+    if group.has(Dimension::Waker) && question.filters.circumstance_filters().next().is_none() {
+        next.insert(0, Command::new("call-paths", &profile.path).flag("wakers").text());
+    }
+    if question.metric == Metric::Cpu && question.filters.circumstance_filters().next().is_none() {
         let waits = Question { metric: Metric::OffCpu, ..question.clone() };
         next.push(waits.command("query", profile).with("group-by", "wait").text());
     }

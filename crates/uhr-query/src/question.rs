@@ -1,4 +1,4 @@
-use uhr_model::Metric;
+use uhr_model::{Metric, WaitKind};
 
 use crate::QueryError;
 use crate::answers::MetricTotal;
@@ -21,6 +21,8 @@ pub struct Question {
     /// What the rows are sorted by, largest first; `None` is the order of the contract: time where that is the first
     /// dimension, total below a function (`--under`), else self.
     pub sort: Option<Sort>,
+    /// Whether waits for work are shown too (`--idle`); where rows are kinds of wait they always are.
+    pub idle: bool,
     /// Whether names are given whole, however long (`--detail full`).
     pub whole_names: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Question {
             limit: DEFAULT_LIMIT,
             offset: 0,
             sort: None,
+            idle: false,
             whole_names: false,
         }
     }
@@ -72,9 +75,21 @@ impl Question {
         Metric::from_name(word).ok_or_else(|| QueryError::UnknownMetric(word.to_owned()))
     }
 
+    /// Whether waits for work are left out; `by_wait` says that rows are kinds of wait.
+    pub(crate) fn hides_idle(&self, by_wait: bool) -> bool {
+        let has_waits = matches!(self.metric, Metric::OffCpu | Metric::Wall);
+        has_waits
+            && !self.idle
+            && !by_wait
+            && !self.filters.wait.iter().any(|kind| kind == WaitKind::Idle.name())
+    }
+
     /// A command about the same part and metric.
     pub(crate) fn command(&self, verb: &str, profile: &Profile) -> Command {
-        let command = self.with_metric(Command::new(verb, &profile.path));
+        let mut command = self.with_metric(Command::new(verb, &profile.path));
+        if self.idle && self.metric != Metric::Cpu {
+            command = command.flag("idle");
+        }
         if verb != "call-paths" {
             return self.filters.repeat_in(command);
         }
@@ -105,12 +120,13 @@ impl Question {
     }
 
     /// The sum over a selection, as answers show it.
-    pub(crate) fn total(&self, total: Amount) -> MetricTotal {
+    pub(crate) fn total(&self, total: Amount, hidden: Amount) -> MetricTotal {
         MetricTotal {
             name: self.metric.name().to_owned(),
             unit: self.metric.unit().to_owned(),
             total: Some(total.weight),
             samples: total.samples,
+            idle_hidden: (hidden.weight > 0).then_some(hidden.weight),
         }
     }
 }

@@ -206,6 +206,7 @@ pub(crate) fn query(
             name: "resident".to_owned(),
             unit: "bytes".to_owned(),
             total: None,
+            idle_hidden: None,
             samples: polls,
         },
         rows: Rows::Resident(rows),
@@ -215,8 +216,7 @@ pub(crate) fn query(
     })
 }
 
-const NO_TAG: Tag =
-    Tag { source: Source::Sampled, ending: uhr_model::StackEnding::Complete, kind: 0, syscall: None };
+const NO_TAG: Tag = Tag::new(Source::Sampled, uhr_model::StackEnding::Complete, 0);
 
 /// For each process in the selection, its group and a thread that stands for the group.
 fn thread_of_groups(profile: &Profile, group: &GroupBy, selection: &Selection) -> Vec<Option<(u32, u32)>> {

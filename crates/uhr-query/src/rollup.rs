@@ -371,6 +371,8 @@ pub(crate) fn totals_by(
                 let from = start_s.map(|start| format!(" from {}", quantity((start * 1e9) as u64, "ns")));
                 format!("{value}{}", from.unwrap_or_default())
             }
+            KeyValue::Waker { name, .. } => shown(name, false).into_owned(),
+            KeyValue::Interrupt { interrupt } => (*interrupt).to_owned(),
             KeyValue::Text(name) => shown(name, false).into_owned(),
             _ => return None,
         };
@@ -383,6 +385,6 @@ fn everything_by(profile: &Profile, metric: Metric, what: Dimension) -> Result<(
     let selection = Selection::everything(profile);
     let slots = Slots::blocks(selection.range);
     let group = GroupBy::one(what);
-    let cells = profile.cells(metric, By { slots, owner: group.owner() })?;
+    let cells = profile.cells(metric, By { slots, owner: group.owner(), details: group.details() })?;
     Ok((Grouped::new(profile, &cells, &selection, &group), slots))
 }

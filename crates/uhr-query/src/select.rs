@@ -6,15 +6,16 @@ use uhr_model::{Dimension, FrameMode, Metric, StackEnding};
 use crate::QueryError;
 use crate::answers::Candidate;
 use crate::cells::{Cells, Owner};
+use crate::circumstances::Circumstances;
 use crate::command::Command;
 use crate::filter::Filters;
 use crate::names;
 use crate::profile::{Location, Profile};
-use crate::rollup::{function_totals, totals_by};
+use crate::rollup::{Amount, function_totals, totals_by};
 use crate::window::TimeRange;
 
 /// What a question is about, resolved against a profile.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Selection {
     pub(crate) range: TimeRange,
     /// Which threads, if not all.
@@ -26,6 +27,7 @@ pub(crate) struct Selection {
     leaves: Option<Vec<bool>>,
     /// Whether time without a stack is part of it: never of a function, but hidden kernel time is of mode `kernel`.
     markers: Markers,
+    circumstances: Circumstances,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +53,9 @@ impl Selection {
             Some(_) => Markers::None,
         };
         let leaves = leaves(profile, metric, filters, &modes)?;
-        let mut selection =
-            Self { range, threads: threads(profile, metric, filters)?, visible: None, leaves, markers };
+        let circumstances = Circumstances::new(profile, metric, filters)?;
+        let threads = threads(profile, metric, filters)?;
+        let mut selection = Self { range, threads, visible: None, leaves, markers, circumstances };
         for text in &filters.under {
             // Each counts on the whole stack; what is below all of them is visible.
             let visible = selection.visible.take();
@@ -68,7 +71,30 @@ impl Selection {
     /// The whole recording.
     pub(crate) fn everything(profile: &Profile) -> Self {
         let range = TimeRange { start_ns: profile.start_ns(), end_ns: profile.end_ns, whole: true };
-        Self { range, threads: None, visible: None, leaves: None, markers: Markers::All }
+        let circumstances = Circumstances::default();
+        Self { range, threads: None, visible: None, leaves: None, markers: Markers::All, circumstances }
+    }
+
+    /// Leaves waits for work out.
+    pub(crate) fn hiding_idle(mut self, hides_idle: bool) -> Self {
+        self.circumstances.hides_idle = hides_idle;
+        self
+    }
+
+    /// What of the cells would be part of it, but is hidden.
+    pub(crate) fn hidden(&self, cells: &Cells) -> Amount {
+        let mut hidden = Amount::default();
+        if !self.circumstances.hides_idle {
+            return hidden;
+        }
+        let is_hidden: Vec<bool> =
+            cells.tags.iter().map(|tag| tag.is_idle() && self.circumstances.pass_filters(tag)).collect();
+        for cell in (0..cells.len()).filter(|cell| is_hidden[cells.tag[*cell] as usize]) {
+            if self.has_thread(cells.thread[cell]) && self.has_stack(cells, cell) {
+                hidden.add(Amount { weight: cells.weight[cell], samples: u64::from(cells.count[cell]) });
+            }
+        }
+        hidden
     }
 
     /// Keeps only stacks that one of the functions is in, as far as they were visible.
@@ -116,9 +142,13 @@ impl Selection {
     /// Whether a cell is part of it.
     #[inline]
     pub(crate) fn has(&self, cells: &Cells, cell: usize) -> bool {
-        if !self.has_thread(cells.thread[cell]) {
-            return false;
-        }
+        self.has_thread(cells.thread[cell])
+            && self.circumstances.fit(&cells.tags[cells.tag[cell] as usize])
+            && self.has_stack(cells, cell)
+    }
+
+    #[inline]
+    fn has_stack(&self, cells: &Cells, cell: usize) -> bool {
         match cells.node[cell] {
             0 => match self.markers {
                 Markers::All => true,
@@ -192,7 +222,7 @@ fn threads(profile: &Profile, metric: Metric, filters: &Filters) -> Result<Optio
 }
 
 /// Which of the things `text` names: by an id, by the whole name, or by a part of it that only one name has.
-fn named<'a>(
+pub(crate) fn named<'a>(
     text: &str,
     ids: impl Iterator<Item = [Option<u32>; 2]>,
     names: impl Iterator<Item = &'a str> + Clone,
@@ -324,7 +354,7 @@ fn sort_candidates(found: &mut Vec<Candidate>) {
 }
 
 /// The error for a process, thread or module that is not there, with the largest that are.
-fn unknown(profile: &Profile, metric: Metric, what: Dimension, text: &str) -> QueryError {
+pub(crate) fn unknown(profile: &Profile, metric: Metric, what: Dimension, text: &str) -> QueryError {
     let mut candidates = match totals_by(profile, metric, what) {
         Ok(candidates) => candidates,
         Err(error) => return error,

@@ -86,14 +86,29 @@ impl Words<'_> {
             Dimension::Thread => owners.thread_key(thread, self.whole_names),
             Dimension::Region => Region::from_code(tag.kind).unwrap_or(Region::Unknown).name().into(),
             Dimension::Wait => wait_value(tag),
-            Dimension::Syscall => match tag.syscall {
-                Some(number) => {
-                    syscall_name(number).map_or_else(|| format!("syscall {number}").into(), KeyValue::from)
-                }
-                None => KeyValue::Unknown,
+            Dimension::Syscall => self.syscall_value(tag),
+            Dimension::Waker => match tag.source {
+                Source::Waiting => self.profile.wakers.key(tag.waker, owners, self.whole_names),
+                _ => wait_value(tag),
             },
+            Dimension::Cpu => tag.cpu.map_or(KeyValue::Unknown, |cpu| KeyValue::Number(u64::from(cpu))),
+            Dimension::Cgroup | Dimension::Container | Dimension::Pod => {
+                owners.place_of(thread, dimension).map_or(KeyValue::Unknown, |place| self.text(place))
+            }
             Dimension::Time => self.time_value(usize::from(slot)),
             _ => KeyValue::Unknown,
+        }
+    }
+
+    fn syscall_value(&self, tag: Tag) -> KeyValue {
+        match (tag.syscall, tag.source) {
+            (Some(number), _) => {
+                syscall_name(number).map_or_else(|| format!("syscall {number}").into(), KeyValue::from)
+            }
+            (None, Source::Sampled) if self.profile.manifest.settings.kernel_visible => {
+                "[not in a system call]".into()
+            }
+            (None, _) => KeyValue::Unknown,
         }
     }
 
@@ -130,8 +145,9 @@ pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
     pairs.map(|(a, b)| compare_values(&a.1, &b.1)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-fn compare_values(a: &KeyValue, b: &KeyValue) -> Ordering {
-    use KeyValue::{Number, Process, Seconds, Text, Thread};
+/// The order of two values of a dimension.
+pub(crate) fn compare_values(a: &KeyValue, b: &KeyValue) -> Ordering {
+    use KeyValue::{Interrupt, Number, Process, Seconds, Text, Thread, Waker};
     let rank = |value: &KeyValue| match value {
         KeyValue::Unknown => 0,
         Text(_) => 1,
@@ -139,6 +155,8 @@ fn compare_values(a: &KeyValue, b: &KeyValue) -> Ordering {
         Seconds(_) => 3,
         Process { .. } => 4,
         Thread { .. } => 5,
+        Waker { .. } => 6,
+        Interrupt { .. } => 7,
     };
     match (a, b) {
         (Text(a), Text(b)) => a.cmp(b),
@@ -155,6 +173,10 @@ fn compare_values(a: &KeyValue, b: &KeyValue) -> Ordering {
             let starts = start_s.unwrap_or(0.0).total_cmp(&start2.unwrap_or(0.0));
             name.cmp(name2).then(pid.cmp(pid2)).then(tid.cmp(tid2)).then(starts)
         }
+        (Waker { name, tid, pid }, Waker { name: name2, tid: tid2, pid: pid2 }) => {
+            name.cmp(name2).then(pid.cmp(pid2)).then(tid.cmp(tid2))
+        }
+        (Interrupt { interrupt: a }, Interrupt { interrupt: b }) => a.cmp(b),
         _ => rank(a).cmp(&rank(b)),
     }
 }

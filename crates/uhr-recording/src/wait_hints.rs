@@ -90,6 +90,13 @@ impl FrameHint {
 }
 
 impl NodeHint {
+    /// Tells rows which system call they were in, where they do not know it better, by their nodes.
+    pub fn tell_syscalls(of_node: &[Self], nodes: &[u32], syscalls: &mut [Option<u32>]) {
+        for (syscall, &node) in syscalls.iter_mut().zip(nodes) {
+            *syscall = syscall.or_else(|| of_node.get(node as usize)?.syscall);
+        }
+    }
+
     /// For each node of a stack tree, what its stack tells. `nodes` are the parent and the frame of each node but the
     /// first, parents before children; `of_frame` says what each frame tells.
     pub fn of_nodes(nodes: impl Iterator<Item = (u32, u32)>, of_frame: &[FrameHint]) -> Vec<Self> {

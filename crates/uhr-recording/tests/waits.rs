@@ -6,8 +6,8 @@ use std::path::Path;
 
 use uhr_model::{FrameMode, Interrupt, ModuleKind, StackEnding, WaitKind};
 use uhr_recording::tables::{
-    FrameRow, MappingRow, ModuleRow, OffCpu, OffCpuRow, ProcessRow, StackRow, Stacks, ThreadRow, WakerRow,
-    Wakers,
+    FrameRow, MappingRow, ModuleRow, OffCpu, OffCpuRow, ProcessRow, SampleRow, Samples, StackRow, Stacks,
+    ThreadRow, WakerRow, Wakers,
 };
 use uhr_recording::{
     Clock, Finalized, FrameHint, Host, Manifest, Recording, RecordingWriter, Settings, State, Window,
@@ -25,11 +25,13 @@ const FRAMES: &[(&str, bool)] = &[
     ("asm_common_interrupt", true),
     ("virtblk_done", true),
     ("unlock", false),
+    ("__x64_sys_sendto", true),
 ];
 
 /// main futex_wait schedule (1 to 3); main tcp_sendmsg asm_common_interrupt virtblk_done (4 to 6); main unlock (7); the
-/// last once more, of a second epoch (8, 9).
-const STACKS: &[(u32, u32)] = &[(0, 0), (1, 1), (2, 2), (1, 3), (4, 4), (5, 5), (1, 6), (0, 0), (8, 6)];
+/// last once more, of a second epoch (8, 9); main __x64_sys_sendto tcp_sendmsg (10, 11).
+const STACKS: &[(u32, u32)] =
+    &[(0, 0), (1, 1), (2, 2), (1, 3), (4, 4), (5, 5), (1, 6), (0, 0), (8, 6), (1, 7), (10, 3)];
 
 fn wait(start_ns: u64, stack: u32, duration_ns: u64, weight_ns: u64, waker: (u32, u32)) -> OffCpuRow {
     let ending = if stack == 0 { StackEnding::NotSampled } else { StackEnding::Complete };
@@ -120,6 +122,10 @@ fn write(folder: &Path, waits: &[OffCpuRow]) -> (OffCpu, Stacks, Wakers) {
     writer.push_waker(waker(1, None, None, Some(Interrupt::Other)));
     writer.push_waker(waker(2, Some(1), Some(70), None));
     waits.iter().for_each(|row| writer.push_off_cpu(row.clone()));
+    for (stack, syscall) in [(1, None), (11, None), (4, Some(20))] {
+        let ending = StackEnding::Complete.code();
+        writer.push_sample(SampleRow { time_ns: 1, thread: 0, cpu: 3, stack, weight_ns: 1, ending, syscall });
+    }
     manifest.state = State::Captured;
     writer.finish(&manifest).unwrap();
     let frame_hints = FRAMES
@@ -186,4 +192,13 @@ fn only_threads_of_the_kernel_are_idle_without_more() {
     let kinds: Vec<WaitKind> = rows.wait.iter().map(|&code| WaitKind::from_code(code).unwrap()).collect();
     let (unknown, idle) = (WaitKind::Unknown, WaitKind::Idle);
     assert_eq!(kinds, [unknown, idle, unknown, idle, WaitKind::Lock]);
+}
+
+#[test]
+fn samples_are_in_the_system_call_that_their_stack_entered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rec");
+    write(&path, &[]);
+    let samples: Samples = Recording::open(&path).unwrap().table().unwrap();
+    assert_eq!(samples.syscall, [None, Some(44), Some(20)], "what was seen counts more");
 }

@@ -46,6 +46,9 @@ pub struct CallPathsRequest {
     pub metric: String,
     /// The filters.
     pub filters: Filters,
+    /// Whether waits for work were asked for too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub idle: bool,
     /// The most rows.
     pub limit: u64,
     /// Rows left out before the first.

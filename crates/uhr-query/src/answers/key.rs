@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use uhr_model::Dimension;
+use uhr_model::{Dimension, Interrupt};
 
 /// One value of a dimension.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,6 +45,21 @@ pub enum KeyValue {
         #[serde(skip_serializing_if = "Option::is_none")]
         start_s: Option<f64>,
     },
+    /// A thread that ended waits and was not recorded itself.
+    Waker {
+        /// Its name.
+        name: String,
+        /// Its tid.
+        tid: u32,
+        /// Its process, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pid: Option<u32>,
+    },
+    /// An interrupt that ended waits.
+    Interrupt {
+        /// Its kind.
+        interrupt: &'static str,
+    },
 }
 
 impl fmt::Display for KeyValue {
@@ -56,8 +71,14 @@ impl fmt::Display for KeyValue {
             Self::Number(number) => write!(f, "{number}"),
             Self::Seconds(seconds) => write!(f, "{seconds} s"),
             Self::Process { name, pid, .. } => write!(f, "{name} ({pid})"),
-            Self::Thread { name, tid, pid, .. } if tid == pid => write!(f, "{name} ({tid})"),
-            Self::Thread { name, tid, pid, .. } => write!(f, "{name} ({tid} of {pid})"),
+            Self::Thread { name, tid, pid, .. } | Self::Waker { name, tid, pid: Some(pid) } if tid == pid => {
+                write!(f, "{name} ({tid})")
+            }
+            Self::Thread { name, tid, pid, .. } | Self::Waker { name, tid, pid: Some(pid) } => {
+                write!(f, "{name} ({tid} of {pid})")
+            }
+            Self::Waker { name, tid, pid: None } => write!(f, "{name} ({tid})"),
+            Self::Interrupt { interrupt } => write!(f, "[interrupt: {interrupt}]"),
         }
     }
 }
@@ -90,14 +111,12 @@ impl JsonSchema for Key {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let marker =
-            "a marker in brackets, such as [too short to sample], where the row is about no such thing";
         let text = json_schema!({ "type": ["string", "null"], "description": "null where unknown" });
         let mut properties = serde_json::Map::new();
         for dimension in Dimension::ALL {
             let schema = match dimension {
                 Dimension::Process => json_schema!({
-                    "description": marker,
+                    "description": MARKER,
                     "type": ["object", "string"],
                     "properties": {
                         "name": { "type": "string" },
@@ -108,25 +127,20 @@ impl JsonSchema for Key {
                     "required": ["name", "pid"],
                     "additionalProperties": false,
                 }),
-                Dimension::Thread => json_schema!({
-                    "description": marker,
-                    "type": ["object", "string"],
-                    "properties": {
-                        "name": { "type": "string" },
-                        "tid": { "type": "integer", "minimum": 0 },
-                        "pid": { "type": "integer", "minimum": 0 },
-                        "start_s": { "type": "number" },
-                    },
-                    "required": ["name", "tid", "pid"],
-                    "additionalProperties": false,
+                Dimension::Thread => thread(),
+                Dimension::Waker => waker(),
+                Dimension::Cpu => json_schema!({
+                    "description": MARKER,
+                    "type": ["integer", "string"],
+                    "minimum": 0,
                 }),
                 Dimension::Line => json_schema!({
-                    "description": format!("null where unknown, or {marker}"),
+                    "description": format!("null where unknown, or {MARKER}"),
                     "type": ["integer", "null", "string"],
                     "minimum": 0,
                 }),
                 Dimension::Time => json_schema!({
-                    "description": format!("seconds from the start of the recording, or {marker}"),
+                    "description": format!("seconds from the start of the recording, or {MARKER}"),
                     "type": ["number", "string"],
                 }),
                 _ => text.clone(),
@@ -134,5 +148,65 @@ impl JsonSchema for Key {
             properties.insert(dimension.name().to_owned(), schema.to_value());
         }
         json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
+    }
+}
+
+/// What stands for what a row is not about.
+const MARKER: &str =
+    "a marker in brackets, such as [too short to sample], where the row is about no such thing";
+
+fn thread() -> Schema {
+    json_schema!({
+        "description": MARKER,
+        "type": ["object", "string"],
+        "properties": {
+            "name": { "type": "string" },
+            "tid": { "type": "integer", "minimum": 0 },
+            "pid": { "type": "integer", "minimum": 0 },
+            "start_s": { "type": "number" },
+        },
+        "required": ["name", "tid", "pid"],
+        "additionalProperties": false,
+    })
+}
+
+fn waker() -> Schema {
+    json_schema!({
+        "description": format!("a thread, or {{\"interrupt\": KIND}}; null where it was not seen; or {MARKER}"),
+        "type": ["object", "null", "string"],
+        "properties": {
+            "name": { "type": "string" },
+            "tid": { "type": "integer", "minimum": 0 },
+            "pid": { "type": "integer", "minimum": 0 },
+            "start_s": { "type": "number" },
+            "interrupt": { "enum": Interrupt::ALL.iter().map(|one| one.name()).collect::<Vec<_>>() },
+        },
+        "additionalProperties": false,
+    })
+}
+
+/// The schema of a thread outside of a key.
+pub(super) struct ThreadSchema;
+
+impl JsonSchema for ThreadSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "Thread".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        thread()
+    }
+}
+
+/// The schema of what ended a wait, outside of a key.
+pub(super) struct WakerSchema;
+
+impl JsonSchema for WakerSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "Waker".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        waker()
     }
 }

@@ -10,6 +10,7 @@ mod error;
 mod key;
 mod overview;
 mod query;
+mod waker_chains;
 mod written;
 
 use schemars::generate::SchemaSettings;
@@ -27,6 +28,7 @@ pub use overview::{
     Trust, Verdict, Waits,
 };
 pub use query::{CountedRow, QueryAnswer, QueryRequest, ResidentBytes, Rows};
+pub use waker_chains::{WakerChain, WakerChainsAnswer, WakerChainsRequest};
 pub use written::{ExportAnswer, ExportRequest, FlamegraphAnswer, FlamegraphRequest, Written};
 
 /// What the answer is about.
@@ -59,6 +61,10 @@ pub struct MetricTotal {
     pub total: Option<u64>,
     /// How many samples (or waits) the sum is made of.
     pub samples: u64,
+    /// Of waits: time of those for work, which are in no row and not in `total`; `--idle` shows them. Missing where
+    /// nothing is hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_hidden: Option<u64>,
 }
 
 /// Which rows of how many are in the answer.
@@ -98,6 +104,7 @@ macro_rules! answers {
 answers! {
     "uhr.query/1" QueryAnswer,
     "uhr.call-paths/1" CallPathsAnswer,
+    "uhr.waker-chains/1" WakerChainsAnswer,
     "uhr.overview/1" OverviewAnswer,
     "uhr.flamegraph/1" FlamegraphAnswer,
     "uhr.export/1" ExportAnswer,

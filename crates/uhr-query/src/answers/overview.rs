@@ -143,9 +143,19 @@ pub struct Top {
     pub modules: Vec<OverviewRow>,
     /// By function.
     pub functions: Vec<OverviewRow>,
+    /// By system call that the thread was in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub syscalls: Vec<OverviewRow>,
+    /// By container, where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<OverviewRow>,
+    /// By pod, where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pods: Vec<OverviewRow>,
 }
 
-/// What threads waited for: at most three of each, and none below 5 %.
+/// What threads waited for: at most three of each, and none below 5 %. Waiting for work is only in `total_ns`, `count`,
+/// `idle_ns` and `kinds`; the other lists are about the rest, and their shares of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Waits {
@@ -153,12 +163,19 @@ pub struct Waits {
     pub total_ns: u64,
     /// Waits in all.
     pub count: u64,
+    /// Of `total_ns`, waiting for work.
+    pub idle_ns: u64,
+    /// That as a share.
+    pub idle_share: f64,
     /// By kind of wait.
     pub kinds: Vec<OverviewRow>,
     /// By system call.
     pub syscalls: Vec<OverviewRow>,
     /// By the function that waits: the innermost one that is not in the kernel, or `[kernel threads]`, which have none.
     pub functions: Vec<OverviewRow>,
+    /// By what ended the waits, where that is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wakers: Vec<OverviewRow>,
 }
 
 /// Resident memory of a process over the window, in bytes.
@@ -227,6 +244,12 @@ pub struct Trust {
     pub records_lost: u64,
     /// uhr's own CPU time, as a share of one CPU.
     pub uhr_cpu_share: f64,
+    /// What its programs took in the kernel, as a share of one CPU: an estimate. Missing where it has none there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uhr_kernel_share: Option<f64>,
+    /// The same by program, of those that took at least a hundredth of it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub uhr_programs: BTreeMap<String, f64>,
     /// uhr's largest resident memory, in bytes.
     pub uhr_peak_memory_bytes: u64,
 }

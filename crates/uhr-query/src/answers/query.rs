@@ -42,6 +42,9 @@ pub struct QueryRequest {
     pub group_by: Vec<String>,
     /// The filters.
     pub filters: Filters,
+    /// Whether waits for work were asked for too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub idle: bool,
     /// The most rows.
     pub limit: u64,
     /// Rows left out before the first.

@@ -38,6 +38,9 @@ pub struct FlamegraphRequest {
     pub metric: String,
     /// The filters.
     pub filters: Filters,
+    /// Whether waits for work were asked for too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub idle: bool,
     /// Whether leaves are at the root.
     pub inverted: bool,
 }
@@ -76,6 +79,9 @@ pub struct ExportRequest {
     pub metric: String,
     /// The filters.
     pub filters: Filters,
+    /// Whether waits for work were asked for too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub idle: bool,
 }
 
 /// What was written.

@@ -62,8 +62,8 @@ impl Times {
         Self { by_process, length_ns: range.length_ns() }
     }
 
-    /// All threads together.
-    pub(super) fn activity(&self, profile: &Profile) -> Activity {
+    /// All threads together, of whose waiting so much was for work.
+    pub(super) fn activity(&self, profile: &Profile, idle_ns: u64) -> Activity {
         let mut all = Spent::default();
         for spent in &self.by_process {
             all.on_cpu = all.on_cpu.saturating_add(spent.on_cpu);
@@ -76,7 +76,7 @@ impl Times {
         let verdict = verdict(profile, &all, parallelism, self.length_ns);
         Activity {
             verdict,
-            sentence: sentence(verdict, &all, parallelism),
+            sentence: sentence(verdict, &all, idle_ns, parallelism),
             on_cpu_ns: all.on_cpu,
             off_cpu_ns: all.off_cpu,
             runqueue_ns: all.runqueue,
@@ -127,6 +127,9 @@ const STARVED: f64 = 0.25;
 const COMPUTING: f64 = 0.8;
 const IDLE: f64 = 0.2;
 
+/// Of the waiting, the part that was for work and is worth a word.
+const IDLE_SAID: f64 = 0.01;
+
 fn verdict(profile: &Profile, all: &Spent, parallelism: f64, window_ns: u64) -> Verdict {
     let runnable = all.on_cpu.saturating_add(all.runqueue);
     let throttled = profile.manifest.load.cgroup_throttled_ns.unwrap_or(0);
@@ -147,9 +150,14 @@ fn verdict(profile: &Profile, all: &Spent, parallelism: f64, window_ns: u64) -> 
     }
 }
 
-fn sentence(verdict: Verdict, all: &Spent, parallelism: f64) -> String {
+fn sentence(verdict: Verdict, all: &Spent, idle_ns: u64, parallelism: f64) -> String {
     let percent = |part: u64| format!("{:.0} %", share(part, all.lifetime) * 100.0);
-    let (on, off, ready) = (percent(all.on_cpu), percent(all.off_cpu), percent(all.runqueue));
+    let (on, ready) = (percent(all.on_cpu), percent(all.runqueue));
+    let idle = match share(idle_ns, all.off_cpu) {
+        share if share >= IDLE_SAID => format!(" ({:.0} % of that for work)", share * 100.0),
+        _ => String::new(),
+    };
+    let off = format!("{}{idle}", percent(all.off_cpu));
     let cpus = format!("{parallelism:.2} CPUs on average");
     match verdict {
         Verdict::Computing => format!("It computes: {cpus}; its threads ran for {on} of their lifetime."),

@@ -5,14 +5,17 @@ mod activity;
 mod machine;
 mod top;
 
+use std::collections::BTreeMap;
+
 use uhr_model::{Dimension, Metric};
+use uhr_recording::UhrCost;
 
 use crate::QueryError;
 use crate::answers::{
     Activity, Key, KeyValue, Memory, OverviewAnswer, OverviewRequest, OverviewRow, Top, Trust, Verdict,
     Waits, rounded,
 };
-use crate::cells::{By, Cells, Owner};
+use crate::cells::{By, Cells, Details, Owner, WakerDetail};
 use crate::coverage::coverage;
 use crate::filter::Filters;
 use crate::profile::Profile;
@@ -41,14 +44,18 @@ pub fn overview(
         Question { filters: filters.clone(), limit: FUNCTIONS, whole_names, ..Question::default() };
     let selection = Selection::new(profile, Metric::Cpu, filters)?;
     let slots = Slots::blocks(selection.range);
-    let count = |metric, owner| profile.cells(metric, By { slots, owner: selection.owner(owner) });
-    let (cpu, off_cpu) = (count(Metric::Cpu, Owner::Thread)?, count(Metric::OffCpu, Owner::Process)?);
-    let (runqueue, faults) =
-        (count(Metric::Runqueue, Owner::Process)?, count(Metric::PageFaults, Owner::Nobody)?);
+    let count =
+        |metric, owner, details| profile.cells(metric, By { slots, owner: selection.owner(owner), details });
+    let syscalls = Details { syscall: true, ..Details::default() };
+    let wakers = Details { waker: WakerDetail::Who, ..Details::default() };
+    let cpu = count(Metric::Cpu, Owner::Thread, syscalls)?;
+    let off_cpu = count(Metric::OffCpu, Owner::Process, wakers)?;
+    let runqueue = count(Metric::Runqueue, Owner::Process, Details::default())?;
+    let faults = count(Metric::PageFaults, Owner::Nobody, Details::default())?;
     let times = activity::Times::new(profile, &selection, [&*cpu, &*off_cpu, &*runqueue]);
-    let activity = times.activity(profile);
     let top = top::cpu(profile, &question, &selection, &cpu);
     let waits = top::waits(profile, &question, &selection, &off_cpu);
+    let activity = times.activity(profile, waits.idle_ns);
     let memory = memory(profile, &selection, whole_names)?;
     let machine = machine::machine(profile, &activity, selection.range.length_ns());
     let trust = trust(profile, filters, &cpu, &selection);
@@ -104,8 +111,17 @@ fn trust(profile: &Profile, filters: &Filters, cpu: &Cells, selection: &Selectio
         frequency_hz: u64::from(manifest.settings.frequency_hz),
         records_lost: manifest.ledger.records_lost,
         uhr_cpu_share: rounded(manifest.cost.cpu_ns as f64 / length as f64),
+        uhr_kernel_share: manifest.cost.kernel_ns.map(|ns| rounded(ns as f64 / length as f64)),
+        uhr_programs: programs(&manifest.cost, length),
         uhr_peak_memory_bytes: manifest.cost.peak_memory_bytes,
     }
+}
+
+/// What each program of uhr took in the kernel, as a share of one CPU; what hardly counts is left out.
+fn programs(cost: &UhrCost, length_ns: u64) -> BTreeMap<String, f64> {
+    let all_ns = cost.programs.values().map(|program| program.ns).fold(0, u64::saturating_add);
+    let large = cost.programs.iter().filter(|(_, program)| program.ns > 0 && program.ns >= all_ns / 100);
+    large.map(|(name, program)| (name.clone(), rounded(program.ns as f64 / length_ns as f64))).collect()
 }
 
 /// What was found, as far as it decides what to ask next.
@@ -138,7 +154,10 @@ fn next(found: &Found<'_>) -> Vec<String> {
     let waits = (found.waits.total_ns > 0).then(|| query(Metric::OffCpu, "wait,function"));
     let mut next = match found.activity.verdict {
         Verdict::Computing | Verdict::Mixed | Verdict::Nothing => Vec::from_iter(cpu.clone()),
-        Verdict::Waiting => vec![query(Metric::OffCpu, "thread,wait")],
+        Verdict::Waiting => {
+            let wakers = (!found.waits.wakers.is_empty()).then(|| query(Metric::OffCpu, "waker"));
+            [query(Metric::OffCpu, "thread,wait")].into_iter().chain(wakers).collect()
+        }
         Verdict::Starved => [query(Metric::Runqueue, "thread")].into_iter().chain(cpu.clone()).collect(),
     };
     next.extend(match found.activity.verdict {

@@ -25,25 +25,40 @@ pub(super) fn cpu(profile: &Profile, question: &Question, selection: &Selection,
         modes: by(Dimension::Mode).0,
         modules: by(Dimension::Module).0,
         functions: by(Dimension::Function).0,
+        // Time that is in none is the rest.
+        syscalls: by(Dimension::Syscall).0.into_iter().filter(is_named).collect(),
+        containers: by(Dimension::Container).0.into_iter().filter(is_named).collect(),
+        pods: by(Dimension::Pod).0.into_iter().filter(is_named).collect(),
     }
 }
 
 /// What threads waited for.
 pub(super) fn waits(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Waits {
     let question = Question { metric: Metric::OffCpu, ..question.clone() };
-    let by = |dimension| rows(profile, &question, selection, cells, dimension);
-    let (kinds, total) = by(Dimension::Wait);
+    let (kinds, total) = rows(profile, &question, selection, cells, Dimension::Wait);
+    let selection = &selection.clone().hiding_idle(true);
+    let idle_ns = selection.hidden(cells).weight;
+    let by = |dimension| rows(profile, &question, selection, cells, dimension).0;
+    let named = |dimension| by(dimension).into_iter().filter(is_named).collect();
     Waits {
         total_ns: total.weight,
         count: total.samples,
+        idle_ns,
+        idle_share: share(idle_ns, total.weight),
         kinds,
-        syscalls: by(Dimension::Syscall).0.into_iter().filter(is_known).collect(),
+        syscalls: named(Dimension::Syscall),
         functions: callers_of_kernel(profile, &question, selection, cells),
+        wakers: named(Dimension::Waker),
     }
 }
 
-fn is_known(row: &OverviewRow) -> bool {
-    row.key.0.iter().all(|(_, value)| *value != KeyValue::Unknown)
+/// Whether it is about something that has a name.
+fn is_named(row: &OverviewRow) -> bool {
+    row.key.0.iter().all(|(_, value)| match value {
+        KeyValue::Unknown => false,
+        KeyValue::Text(text) => !text.starts_with('['),
+        _ => true,
+    })
 }
 
 /// Page faults by kind of memory and by function.

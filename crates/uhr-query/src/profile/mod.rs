@@ -6,6 +6,7 @@ mod code;
 mod observations;
 mod owners;
 mod stacks;
+mod wakers;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +18,7 @@ pub(crate) use code::{Code, Location, NONE};
 pub(crate) use observations::Observations;
 pub(crate) use owners::Owners;
 pub(crate) use stacks::StackTree;
+pub(crate) use wakers::Wakers;
 
 use crate::QueryError;
 use crate::answers::{RecordingSummary, rounded};
@@ -34,6 +36,7 @@ pub struct Profile {
     pub(crate) code: Code,
     pub(crate) tree: StackTree,
     pub(crate) observations: Observations,
+    pub(crate) wakers: Wakers,
     cells: Mutex<Vec<(Metric, By, Arc<Cells>)>>,
 }
 
@@ -54,11 +57,15 @@ impl Profile {
         let (code, frames) = code?;
         let (owners, mut observations) = others?;
         let tree = StackTree::new(stacks?, frames)?;
-        let mut wakers = WakerTree::new(&recording.table()?)?;
-        if !recording.is_finished() {
-            let is_kernel_thread = kernel_threads(recording, &owners.threads)?;
-            observations.tell_waits(&tree, &names.frame_hints, is_kernel_thread, &mut wakers);
-        }
+        let wakers = match recording.is_finished() {
+            true => Wakers::of_table(&recording.table()?, &owners)?,
+            false => {
+                let mut wakers = WakerTree::new(&recording.table()?)?;
+                let is_kernel_thread = kernel_threads(recording, &owners.threads)?;
+                observations.tell(&tree, &names.frame_hints, is_kernel_thread, &mut wakers);
+                Wakers::new(wakers.rows().to_vec(), &owners)?
+            }
+        };
         let mut manifest = recording.manifest.clone();
         manifest.notes.extend(names.notes);
         let window = manifest.window;
@@ -74,6 +81,7 @@ impl Profile {
             code,
             tree,
             observations,
+            wakers,
             cells: Mutex::default(),
         })
     }
@@ -105,7 +113,8 @@ impl Profile {
         {
             let kept = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
             // Cells that tell more apart than is asked for will do too.
-            let fits = |has: By| has.slots == by.slots && has.owner >= by.owner;
+            let fits =
+                |has: By| has.slots == by.slots && has.owner >= by.owner && has.details.include(by.details);
             if let Some((_, _, cells)) = kept.iter().find(|(of, has, _)| *of == metric && fits(*has)) {
                 return Ok(cells.clone());
             }

@@ -87,8 +87,8 @@ impl Observations {
         }
     }
 
-    /// Tells an unfinished recording's waits what their stacks tell: the finished form has it.
-    pub(super) fn tell_waits(
+    /// Tells an unfinished recording's samples and waits what their stacks tell: the finished form has it.
+    pub(super) fn tell(
         &mut self,
         tree: &StackTree,
         of_frame: &[FrameHint],
@@ -103,6 +103,8 @@ impl Observations {
         for (row, node) in (0..).map_while(|row| Some((row, tree.node(row)?))) {
             row_of_node[node as usize] = row;
         }
+        let nodes: Vec<u32> = tables.samples.stack.iter().map(|row| tree.node(*row).unwrap_or(0)).collect();
+        NodeHint::tell_syscalls(&kinds.of_node, &nodes, &mut tables.samples.syscall);
         let rows = &mut tables.off_cpu;
         let to_node = |stack: &mut u32| *stack = tree.node(*stack).unwrap_or(0);
         rows.stack.iter_mut().for_each(to_node);

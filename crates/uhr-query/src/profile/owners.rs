@@ -1,6 +1,7 @@
 //! Who ran: processes and threads.
 
 use rustc_hash::FxHashMap;
+use uhr_model::Dimension;
 use uhr_recording::Recording;
 use uhr_recording::tables::{ProcessRow, ThreadRow};
 
@@ -45,6 +46,17 @@ impl Owners {
     /// The process of a thread.
     pub(crate) fn process_of(&self, thread: usize) -> &ProcessRow {
         &self.processes[self.threads[thread].process as usize]
+    }
+
+    /// What the process of a thread is in: its cgroup, container or pod.
+    pub(crate) fn place_of(&self, thread: usize, dimension: Dimension) -> Option<&str> {
+        let process = self.process_of(thread);
+        match dimension {
+            Dimension::Cgroup => process.cgroup.as_deref(),
+            Dimension::Container => process.container.as_deref(),
+            Dimension::Pod => process.pod.as_deref(),
+            _ => None,
+        }
     }
 
     /// A process as a key.

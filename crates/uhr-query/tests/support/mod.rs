@@ -80,7 +80,7 @@ impl Planted {
             inner_pid: None,
             parent: None,
             name: name.into(),
-            executable: None,
+            executable: Some(format!("/usr/bin/{name}")),
             start_ns: START,
             end_ns: None,
             cgroup: None,

@@ -26,7 +26,8 @@ use crate::tables::{
     Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
     ThreadRow, Threads, Wakers,
 };
-use crate::wait_hints::FrameHint;
+use crate::wait_hints::{FrameHint, NodeHint};
+use crate::wait_kinds::WaitKinds;
 use crate::writer::write_manifest;
 
 /// What [`finalize`] adds to a recording: the names of its frames.
@@ -74,7 +75,10 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     let seen = EarlierWaits::read(recording, threads.len())?;
     seen.cost.give_to(&mut threads);
     let remap = StackOrder::read(recording, &frames, &seen.interrupts, &hints)?;
-    let mut waits = Waits::new(seen, &remap, &hints, kernel_threads(recording, &threads)?);
+    let of_node = NodeHint::of_nodes(remap.nodes(), &hints);
+    let samples = write_samples(recording, &threads, &remap, &of_node)?;
+    let kinds = WaitKinds { of_node, is_kernel_thread: kernel_threads(recording, &threads)? };
+    let mut waits = Waits::new(seen, &remap, kinds);
     let mut sampled = 0u64;
     recording.read_batches::<Faults>(|rows| {
         sampled = rows.weight.iter().fold(sampled, |sum, weight| sum.saturating_add(*weight));
@@ -85,7 +89,7 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     let mut faults = Scale::new(sampled, if counted == 0 { sampled } else { counted });
     let sizes = [
         write_rows::<Stacks>(folder, remap.rows())?,
-        write_samples(recording, &threads, &remap)?,
+        samples,
         copy::<OffCpu>(recording, |rows| waits.finish(rows))?,
         write_rows::<Wakers>(folder, waits.wakers())?,
         copy::<Faults>(recording, |rows| {
@@ -121,6 +125,7 @@ fn write_samples(
     recording: &Recording,
     threads: &[ThreadRow],
     remap: &StackOrder,
+    of_node: &[NodeHint],
 ) -> Result<(&'static str, u64), RecordingError> {
     let mut fixed = vec![0u64; threads.len()];
     recording.read_batches::<Samples>(|rows| {
@@ -131,5 +136,6 @@ fn write_samples(
     copy::<Samples>(recording, |rows| {
         scale_weights(rows, threads, &fixed, &mut so_far);
         rows.stack.iter_mut().for_each(|stack| *stack = remap.of(*stack));
+        NodeHint::tell_syscalls(of_node, &rows.stack, &mut rows.syscall);
     })
 }

@@ -9,7 +9,6 @@ use crate::RecordingError;
 use crate::columns::Table;
 use crate::reader::Recording;
 use crate::tables::{OffCpu, WakerRow};
-use crate::wait_hints::{FrameHint, NodeHint};
 use crate::wait_kinds::WaitKinds;
 use crate::wait_shares::WaitShares;
 use crate::waker_tree::WakerTree;
@@ -57,15 +56,9 @@ pub(super) struct Waits<'a> {
 }
 
 impl<'a> Waits<'a> {
-    /// After the first reading: with the final order of stacks, and with what each frame tells.
-    pub(super) fn new(
-        seen: EarlierWaits,
-        remap: &'a StackOrder,
-        of_frame: &[FrameHint],
-        is_kernel_thread: Vec<bool>,
-    ) -> Self {
-        let of_node = NodeHint::of_nodes(remap.nodes(), of_frame);
-        Self { seen, remap, kinds: WaitKinds { of_node, is_kernel_thread } }
+    /// After the first reading, with the final order of stacks.
+    pub(super) fn new(seen: EarlierWaits, remap: &'a StackOrder, kinds: WaitKinds) -> Self {
+        Self { seen, remap, kinds }
     }
 
     /// Finishes the next rows, in the order of the first reading.

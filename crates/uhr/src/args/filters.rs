@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use uhr_model::{FrameMode, Metric};
+use uhr_model::{FrameMode, Metric, WaitKind, syscall_number};
 use uhr_query::{DEFAULT_LIMIT, Question};
 
 /// Which recording, and how it is answered.
@@ -45,6 +45,23 @@ pub(crate) struct Filters {
     /// Only samples whose leaf is in this file, by path or by name
     #[arg(long, value_name = "MODULE")]
     pub(crate) module: Vec<String>,
+
+    /// Only waits of this kind
+    #[arg(long, value_name = "KIND", value_parser = wait())]
+    pub(crate) wait: Vec<WaitKind>,
+
+    /// Only what happened in this system call, by name or by number
+    #[arg(long, value_name = "NAME", value_parser = syscall)]
+    pub(crate) syscall: Vec<String>,
+
+    /// Only waits that this thread ended, by tid or by name, or an interrupt (timer, network, block)
+    #[arg(long, value_name = "WAKER")]
+    pub(crate) waker: Vec<String>,
+
+    /// Show waiting for work too: event loops, pools, servers that accept, threads of the kernel. Grouped by `wait` it
+    /// is always shown
+    #[arg(long)]
+    pub(crate) idle: bool,
 
     #[command(flatten)]
     pub(crate) part: Part,
@@ -118,9 +135,12 @@ impl Filters {
             function: function.to_vec(),
             module: self.module.clone(),
             mode: self.mode.iter().map(|mode| mode.name().to_owned()).collect(),
+            wait: self.wait.iter().map(|kind| kind.name().to_owned()).collect(),
+            syscall: self.syscall.clone(),
+            waker: self.waker.clone(),
             ..self.part.filters()
         };
-        let mut question = Question { metric: self.metric, filters, ..Question::default() };
+        let mut question = Question { metric: self.metric, filters, idle: self.idle, ..Question::default() };
         if let Some(shown) = shown {
             question.limit = shown.limit.map_or(DEFAULT_LIMIT, |limit| limit as usize);
             question.offset = shown.offset as usize;
@@ -149,4 +169,16 @@ fn about(metric: Metric) -> &'static str {
 fn mode() -> impl TypedValueParser<Value = FrameMode> {
     let names = FrameMode::ALL.iter().map(|mode| mode.name());
     PossibleValuesParser::new(names).map(|name| FrameMode::from_name(&name).unwrap_or(FrameMode::User))
+}
+
+fn wait() -> impl TypedValueParser<Value = WaitKind> {
+    let names = WaitKind::ALL.iter().map(|kind| kind.name());
+    PossibleValuesParser::new(names).map(|name| WaitKind::from_name(&name).unwrap_or(WaitKind::Unknown))
+}
+
+fn syscall(text: &str) -> Result<String, String> {
+    match syscall_number(text).is_some() || text.parse::<u32>().is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err("there is no such system call: give its name as in man 2, or its number".to_owned()),
+    }
 }

@@ -94,13 +94,15 @@ Examples:
   uhr query rec --group-by function
   uhr query rec --group-by function,line --under parse_json
   uhr query rec --metric off-cpu --group-by wait
+  uhr query rec --metric off-cpu --group-by waker --under lock_slow
   uhr query rec --group-by time:100ms --thread worker --from 2s --to 4s";
 
 const CALL_PATHS_EXAMPLES: &str = "\
 Examples:
   uhr call-paths rec --function malloc
   uhr call-paths rec --function malloc --callers
-  uhr call-paths rec --function parse_json --callees";
+  uhr call-paths rec --function parse_json --callees
+  uhr call-paths rec --wakers --thread worker";
 
 const FLAMEGRAPH_EXAMPLES: &str = "\
 Examples:
@@ -192,8 +194,8 @@ pub(crate) struct CallPathsArgs {
     pub(crate) about: About,
 
     /// The function: its exact name, or a part that no other has
-    #[arg(short, long, value_name = "FUNCTION")]
-    pub(crate) function: String,
+    #[arg(short, long, value_name = "FUNCTION", required_unless_present = "wakers")]
+    pub(crate) function: Option<String>,
 
     /// Show the tree of who calls it, instead of whole paths through it
     #[arg(long, conflicts_with = "callees")]
@@ -202,6 +204,11 @@ pub(crate) struct CallPathsArgs {
     /// Show the tree of what it calls, instead of whole paths through it
     #[arg(long)]
     pub(crate) callees: bool,
+
+    /// Show who ended the waits instead: the thread that waited, what woke it, what had woken that. `--thread` is the one
+    /// that waited
+    #[arg(long, conflicts_with_all = ["function", "callers", "callees", "metric"])]
+    pub(crate) wakers: bool,
 
     #[command(flatten)]
     pub(crate) filters: Filters,

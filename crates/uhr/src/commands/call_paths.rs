@@ -1,4 +1,4 @@
-//! `uhr call-paths`: the paths through a function, or the tree of its callers or callees.
+//! `uhr call-paths`: the paths through a function, the tree of its callers or callees, or the chains of wakers.
 
 use anyhow::Result;
 use uhr_query::answers::Direction;
@@ -18,6 +18,11 @@ pub(crate) fn run(args: &CallPathsArgs) -> Result<()> {
     };
     let profile = opening::profile(args.about.recording.as_deref())?;
     let question = args.filters.question(&[], Some(&args.shown));
-    let answer = uhr_query::call_paths(&profile, &question, &args.function, direction)?;
+    // The definition of the arguments asks for one of the two.
+    let Some(function) = &args.function else {
+        let answer = uhr_query::waker_chains(&profile, &question)?;
+        return output::answer(args.about.form, &answer, text::waker_chains::lines);
+    };
+    let answer = uhr_query::call_paths(&profile, &question, function, direction)?;
     output::answer(args.about.form, &answer, text::call_paths::lines)
 }

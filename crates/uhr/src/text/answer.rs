@@ -66,6 +66,9 @@ fn filters_in_words(filters: &Filters) -> Option<String> {
         ("in mode", &filters.mode),
         ("of process", &filters.process),
         ("of thread", &filters.thread),
+        ("waits of kind", &filters.wait),
+        ("in system call", &filters.syscall),
+        ("woken by", &filters.waker),
     ];
     let named =
         lists.iter().flat_map(|(words, values)| values.iter().map(move |value| format!("{words} {value}")));

@@ -7,5 +7,6 @@ pub(crate) mod overview;
 pub(crate) mod quantity;
 pub(crate) mod query;
 pub(crate) mod table;
+pub(crate) mod waker_chains;
 pub(crate) mod wrap;
 pub(crate) mod written;

@@ -1,6 +1,6 @@
 //! `uhr overview` for people: computing or waiting, on what, how big, and how far to trust it.
 
-use uhr_query::answers::{Activity, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust};
+use uhr_query::answers::{Activity, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust, Waits};
 
 use super::query::key_text;
 use super::table::{Column, Table};
@@ -20,6 +20,9 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
         ("mode", &cpu.modes),
         ("module", &cpu.modules),
         ("function", &cpu.functions),
+        ("syscall", &cpu.syscalls),
+        ("container", &cpu.containers),
+        ("pod", &cpu.pods),
     ];
     lines.extend(section(
         &format!("CPU time: {}", quantity::time(cpu.total_ns as f64)),
@@ -27,14 +30,7 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
         "ns",
         terminal,
     ));
-    let waits = &overview.waits;
-    let groups = [("kind", &waits.kinds[..]), ("syscall", &waits.syscalls), ("called in", &waits.functions)];
-    let heading = format!(
-        "Waits: {} in {}",
-        quantity::time(waits.total_ns as f64),
-        answer::plural(waits.count, "wait")
-    );
-    lines.extend(section(&heading, &groups, "ns", terminal));
+    lines.extend(waits(&overview.waits, terminal));
     lines.extend(memory(&overview.memory, terminal));
     let faults = &overview.faults;
     let groups = [("region", &faults.regions[..]), ("function", &faults.functions)];
@@ -48,6 +44,23 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
     lines.extend(trust(&overview.trust, cpu.total_ns, terminal));
     lines.push(String::new());
     lines.extend(answer::next(&overview.next, terminal));
+    lines
+}
+
+/// Waiting for work is in none of the lists but that of the kinds.
+fn waits(waits: &Waits, terminal: Terminal) -> Vec<String> {
+    let time = |ns: u64| quantity::time(ns as f64);
+    let heading = format!("Waits: {} in {}", time(waits.total_ns), answer::plural(waits.count, "wait"));
+    let kinds = ("kind", &waits.kinds[..]);
+    let others =
+        [("syscall", &waits.syscalls[..]), ("called in", &waits.functions), ("ended by", &waits.wakers)];
+    if waits.idle_ns == 0 {
+        let [syscalls, functions, wakers] = others;
+        return section(&heading, &[kinds, syscalls, functions, wakers], "ns", terminal);
+    }
+    let busy = format!("Of the {} that were not idle", time(waits.total_ns.saturating_sub(waits.idle_ns)));
+    let mut lines = section(&heading, &[kinds], "ns", terminal);
+    lines.extend(section(&busy, &others, "ns", terminal));
     lines
 }
 
@@ -156,14 +169,26 @@ fn machine(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String> {
     lines
 }
 
+/// What uhr's programs took in the kernel, the dearest first.
+fn in_kernel(trust: &Trust) -> String {
+    let Some(share) = trust.uhr_kernel_share else { return String::new() };
+    let mut programs: Vec<(&String, &f64)> = trust.uhr_programs.iter().collect();
+    programs.sort_by(|a, b| b.1.total_cmp(a.1).then(a.0.cmp(b.0)));
+    let each: Vec<String> =
+        programs.iter().take(3).map(|(name, share)| format!("{name} {}", quantity::share(**share))).collect();
+    let each = if each.is_empty() { String::new() } else { format!(" ({})", each.join(", ")) };
+    format!(", its programs in the kernel {}{each},", quantity::share(share))
+}
+
 fn trust(trust: &Trust, cpu_ns: u64, terminal: Terminal) -> Vec<String> {
     let kernel = if trust.kernel_visible { "kernel seen" } else { "kernel not seen" };
     let sentence = format!(
-        "user stacks by {}, {kernel}, {} Hz; {} lost; uhr itself took {} of a CPU and {}",
+        "user stacks by {}, {kernel}, {} Hz; {} lost; uhr itself took {} of a CPU{} and {}",
         trust.unwind,
         trust.frequency_hz,
         answer::plural(trust.records_lost, "record"),
         quantity::share(trust.uhr_cpu_share),
+        in_kernel(trust),
         quantity::bytes(trust.uhr_peak_memory_bytes as f64),
     );
     let mut lines = vec![String::new(), terminal.bold("How far to trust it")];

@@ -156,7 +156,7 @@ fn is_marker(cell: &str) -> bool {
 }
 
 /// A key as a cell.
-fn key_cell(value: &KeyValue) -> String {
+pub(crate) fn key_cell(value: &KeyValue) -> String {
     match value {
         KeyValue::Process { start_s: Some(start), .. } | KeyValue::Thread { start_s: Some(start), .. } => {
             format!("{value} from {}", quantity::time(start * 1e9))

@@ -1,0 +1,81 @@
+//! The circumstances that cells tell apart.
+
+use uhr_model::{StackEnding, WaitKind};
+
+/// Where a cell's observations came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Source {
+    /// On CPU, or a page fault: sampled.
+    Sampled,
+    /// A wait.
+    Waiting,
+    /// Runnable, but not running.
+    Runnable,
+}
+
+/// The circumstances of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tag {
+    pub(crate) source: Source,
+    pub(crate) ending: StackEnding,
+    /// Code of the kind of wait, or of the kind of memory that faulted.
+    pub(crate) kind: u8,
+    /// Number of the system call that it was in.
+    pub(crate) syscall: Option<u32>,
+    /// The CPU that ran it.
+    pub(crate) cpu: Option<u16>,
+    /// Row of the wakers: what ended the wait.
+    pub(crate) waker: u32,
+    /// Node of the stack tree: what the waker was doing.
+    pub(crate) waker_node: u32,
+}
+
+impl Tag {
+    /// What is always known.
+    pub(crate) const fn new(source: Source, ending: StackEnding, kind: u8) -> Self {
+        Self { source, ending, kind, syscall: None, cpu: None, waker: 0, waker_node: 0 }
+    }
+
+    /// Whether it is a wait for work.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.source == Source::Waiting && WaitKind::from_code(self.kind) == Some(WaitKind::Idle)
+    }
+}
+
+/// Circumstances that few questions ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Details {
+    /// The system calls of samples; waits always have theirs.
+    pub(crate) syscall: bool,
+    pub(crate) cpu: bool,
+    pub(crate) waker: WakerDetail,
+}
+
+/// What is told of what ended a wait, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum WakerDetail {
+    /// Nothing.
+    #[default]
+    None,
+    /// Which thread, or what kind of interrupt.
+    Who,
+    /// Also who had woken that, and what it was doing.
+    Chain,
+}
+
+impl Details {
+    /// Whether nothing of `others` is missing.
+    pub(crate) fn include(self, others: Self) -> bool {
+        self.syscall >= others.syscall && self.cpu >= others.cpu && self.waker >= others.waker
+    }
+
+    /// The details of both.
+    pub(crate) fn and(self, others: Self) -> Self {
+        Self {
+            syscall: self.syscall || others.syscall,
+            cpu: self.cpu || others.cpu,
+            waker: self.waker.max(others.waker),
+        }
+    }
+}
