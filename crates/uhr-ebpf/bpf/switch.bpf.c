@@ -120,6 +120,8 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
                 struct uhr_times times = {};
                 put_times(&times, thread, prev, UHR_THREAD_END);
                 emit(&times, sizeof times, UHR_THREAD_END);
+                /* A zombie waits for nothing. */
+                thread->state = UHR_UNSEEN;
             } else {
                 take_by_lot(ctx, thread, prev, now_ns);
             }

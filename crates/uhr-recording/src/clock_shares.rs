@@ -9,6 +9,9 @@
 //! d (1 - d / T), and with the probability 1 - d / T it is not caught and adds d to what is missing. So what is missing
 //! is shared in proportion to the excesses. That ratio keeps the sums exact and takes away most of the scatter.
 //!
+//! Waits shorter than 50 us are over before the clock has read their stack. They are drawn by lot as they begin, and keep
+//! to themselves: their sums are rows of their own, and so are their classes here.
+//!
 //! Sharing goes by parts of time first, so that a window and a timeline stay exact too; what is missing in a part in
 //! which nothing was caught goes to the whole of its class.
 
@@ -19,8 +22,11 @@ use crate::Table;
 use crate::manifest::Window;
 use crate::tables::OffCpu;
 
-/// Waits that are alike: of one thread, in one system call.
-type Class = (u32, bool, Option<u32>);
+/// Waits that are alike: of one thread, in one system call, within sight of the clock or not.
+type Class = (u32, bool, Option<u32>, bool);
+
+/// Shorter waits are out of sight of the clock (`UHR_SHORT_NS` in the recorder's `bpf/abi.h`).
+const SHORT_NS: u64 = 50_000;
 
 /// Parts of time of a recording, and the least length of one: what the recorder adds up spans about a second.
 const PARTS: u64 = 60;
@@ -111,7 +117,8 @@ impl ClockShares {
 }
 
 fn class(rows: &OffCpu, row: usize) -> Class {
-    (rows.thread[row], rows.runnable[row], rows.syscall[row])
+    let each_ns = rows.duration_ns[row] / u64::from(rows.count[row].max(1));
+    (rows.thread[row], rows.runnable[row], rows.syscall[row], each_ns < SHORT_NS)
 }
 
 /// Whether the row counts waits that no look of the clock caught.

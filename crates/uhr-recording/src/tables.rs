@@ -249,6 +249,9 @@ table! {
         on_cpu_ns: u64,
         /// Samples of it that were captured.
         samples: u64,
+        /// Threads too short for samples of their own share the time of all among the samples of all: row of the first of
+        /// them. Otherwise this row's number.
+        pool: u32,
         /// How often it left its CPU.
         switches: u64,
         /// Time it spent runnable but not running while recorded, by the scheduler's own count.

@@ -59,7 +59,8 @@ fn write_small(folder: &Path) -> RecordingWriter {
         end_ns: None,
         on_cpu_ns: 1_000,
         samples: 3,
-        switches: 0,
+        pool: 0,
+            switches: 0,
         run_delay_ns: None,
     });
     writer.push_module(ModuleRow {

@@ -88,6 +88,7 @@ fn write_owners(writer: &mut RecordingWriter) {
             end_ns: None,
             on_cpu_ns: 0,
             samples: 0,
+            pool: id,
             switches: 0,
             run_delay_ns: None,
         });

@@ -17,7 +17,7 @@ pub use kernel_threads::kernel_threads;
 use parquet_table::{copy, write_rows};
 use stack_order::StackOrder;
 use waits::{EarlierWaits, Waits};
-pub use weights::{Scale, add_fixed_time, scale_weights};
+pub use weights::{CpuWeights, Scale};
 
 use crate::RecordingError;
 use crate::manifest::{Manifest, State};
@@ -127,14 +127,13 @@ fn write_samples(
     remap: &StackOrder,
     of_node: &[NodeHint],
 ) -> Result<(&'static str, u64), RecordingError> {
-    let mut fixed = vec![0u64; threads.len()];
+    let mut weights = CpuWeights::of(threads);
     recording.read_batches::<Samples>(|rows| {
-        add_fixed_time(&rows, &mut fixed);
+        weights.learn(&rows);
         Ok(())
     })?;
-    let mut so_far = vec![0u64; threads.len()];
     copy::<Samples>(recording, |rows| {
-        scale_weights(rows, threads, &fixed, &mut so_far);
+        weights.apply(rows);
         rows.stack.iter_mut().for_each(|stack| *stack = remap.of(*stack));
         NodeHint::tell_syscalls(of_node, &rows.stack, &mut rows.syscall);
     })

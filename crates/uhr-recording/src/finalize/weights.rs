@@ -6,30 +6,82 @@ use crate::columns::Table;
 use crate::tables::{Samples, ThreadRow};
 
 /// Gives every CPU sample the time it stands for: a thread's exact time on CPU, less what is already counted without a
-/// stack, shared among its samples so that the sum is exact. `so_far` counts the samples of each thread that earlier
-/// batches held; begin with zeros.
-pub fn scale_weights(samples: &mut Samples, threads: &[ThreadRow], fixed_ns: &[u64], so_far: &mut [u64]) {
-    for row in 0..samples.len() {
-        let thread = samples.thread[row] as usize;
-        let is_sample =
-            StackEnding::from_code(samples.ending[row]).is_some_and(|ending| !ending.is_without_sample());
-        let (Some(of), Some(seen)) = (threads.get(thread), so_far.get_mut(thread)) else { continue };
-        let rest_ns = of.on_cpu_ns.saturating_sub(fixed_ns.get(thread).copied().unwrap_or(0));
-        if !is_sample {
-            // Where no sample was taken the row without one stands for all of it.
-            if of.samples == 0 && *seen == 0 {
-                samples.weight_ns[row] = samples.weight_ns[row].saturating_add(rest_ns);
-                *seen = 1;
-            }
-            continue;
+/// stack, shared among its samples so that the sum is exact. Threads of one pool share theirs.
+#[derive(Debug)]
+pub struct CpuWeights {
+    /// By thread.
+    pool_of: Vec<usize>,
+    /// By the row of a pool's first thread.
+    pools: Vec<Pool>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Pool {
+    on_cpu_ns: u64,
+    samples: u64,
+    /// Counted by rows without a stack.
+    fixed_ns: u64,
+    /// Samples that have had their share.
+    seen: u64,
+}
+
+impl CpuWeights {
+    /// Of these threads.
+    pub fn of(threads: &[ThreadRow]) -> Self {
+        let pool_of: Vec<usize> = threads
+            .iter()
+            .enumerate()
+            .map(|(own, thread)| {
+                Some(thread.pool as usize).filter(|pool| *pool < threads.len()).unwrap_or(own)
+            })
+            .collect();
+        let mut pools = vec![Pool::default(); threads.len()];
+        for (thread, &pool) in threads.iter().zip(&pool_of) {
+            pools[pool].on_cpu_ns = pools[pool].on_cpu_ns.saturating_add(thread.on_cpu_ns);
+            pools[pool].samples += thread.samples;
         }
-        let time = u128::from(rest_ns);
-        let (count, at) = (u128::from(of.samples.max(*seen + 1)), u128::from(*seen));
-        if time > 0 {
-            samples.weight_ns[row] = (time * (at + 1) / count - time * at / count) as u64;
-        }
-        *seen += 1;
+        Self { pool_of, pools }
     }
+
+    /// Takes in what rows without a sample stand for; to be called with all rows before the first is given its weight.
+    pub fn learn(&mut self, rows: &Samples) {
+        for row in 0..rows.len() {
+            if is_sample(rows, row) {
+                continue;
+            }
+            if let Some(&pool) = self.pool_of.get(rows.thread[row] as usize) {
+                let fixed_ns = &mut self.pools[pool].fixed_ns;
+                *fixed_ns = fixed_ns.saturating_add(rows.weight_ns[row]);
+            }
+        }
+    }
+
+    /// Gives the rows their weights; to be called with all rows, in their order.
+    pub fn apply(&mut self, rows: &mut Samples) {
+        for row in 0..rows.len() {
+            let Some(&pool) = self.pool_of.get(rows.thread[row] as usize) else { continue };
+            let pool = &mut self.pools[pool];
+            let rest_ns = pool.on_cpu_ns.saturating_sub(pool.fixed_ns);
+            if !is_sample(rows, row) {
+                // Where no sample was taken the row without one stands for all of it.
+                if pool.samples == 0 && pool.seen == 0 {
+                    rows.weight_ns[row] = rows.weight_ns[row].saturating_add(rest_ns);
+                    pool.seen = 1;
+                }
+                continue;
+            }
+            let time = u128::from(rest_ns);
+            let (count, at) = (u128::from(pool.samples.max(pool.seen + 1)), u128::from(pool.seen));
+            if time > 0 {
+                rows.weight_ns[row] = (time * (at + 1) / count - time * at / count) as u64;
+            }
+            pool.seen += 1;
+        }
+    }
+}
+
+fn is_sample(rows: &Samples, row: usize) -> bool {
+    StackEnding::from_code(rows.ending[row]).is_some_and(|ending| !ending.is_without_sample())
 }
 
 /// Scales counts that the kernel thinned out, so that their sum is what it counted.
@@ -57,12 +109,46 @@ impl Scale {
     }
 }
 
-/// Adds the time that rows without a sample stand for to that of their threads.
-pub fn add_fixed_time(rows: &Samples, fixed_ns: &mut [u64]) {
-    for row in 0..rows.len() {
-        let without = StackEnding::from_code(rows.ending[row]).is_some_and(StackEnding::is_without_sample);
-        if without && let Some(sum) = fixed_ns.get_mut(rows.thread[row] as usize) {
-            *sum = sum.saturating_add(rows.weight_ns[row]);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::SampleRow;
+
+    fn thread(id: u32, on_cpu_ns: u64, samples: u64, pool: u32) -> ThreadRow {
+        ThreadRow {
+            id,
+            process: 0,
+            tid: id,
+            name: String::new(),
+            start_ns: 0,
+            end_ns: None,
+            on_cpu_ns,
+            samples,
+            pool,
+            switches: 0,
+            run_delay_ns: None,
         }
+    }
+
+    fn sample(thread: u32) -> SampleRow {
+        let ending = StackEnding::Complete.code();
+        SampleRow { time_ns: 0, thread, cpu: 0, stack: 1, weight_ns: 1_000_000, ending, syscall: None }
+    }
+
+    #[test]
+    fn short_threads_share_the_samples_that_met_some_of_them() {
+        // 10 threads of 0.3 ms, three of which a tick met, beside one of 5 ms.
+        let mut threads: Vec<ThreadRow> =
+            (0..10).map(|id| thread(id, 300_000, u64::from(id < 3), 0)).collect();
+        threads.push(thread(10, 5_000_000, 4, 10));
+        let mut rows = Samples::default();
+        [0, 1, 2, 10, 10, 10, 10].into_iter().for_each(|of| rows.push(sample(of)));
+        let mut weights = CpuWeights::of(&threads);
+        weights.learn(&rows);
+        weights.apply(&mut rows);
+        assert_eq!(
+            rows.weight_ns,
+            [1_000_000, 1_000_000, 1_000_000, 1_250_000, 1_250_000, 1_250_000, 1_250_000]
+        );
     }
 }
