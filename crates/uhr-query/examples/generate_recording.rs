@@ -236,6 +236,7 @@ fn write_owners(writer: &mut RecordingWriter, of_thread: &[u64]) {
             end_ns: None,
             on_cpu_ns: samples * 1_000_000,
             samples,
+            pool: id as u32,
             switches: 0,
             run_delay_ns: None,
         });

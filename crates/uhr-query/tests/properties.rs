@@ -220,7 +220,8 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 end_ns: (c > 0).then_some(y),
                 on_cpu_ns: z,
                 samples: u64::from(d),
-                switches: 0,
+                pool: id(1),
+            switches: 0,
                 run_delay_ns: None,
             }),
             2 => writer.push_module(ModuleRow {

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
 use uhr_recording::{
-    FrameHint, NodeHint, Recording, Scale, Table, WaitKinds, WaitShares, WakerTree, add_fixed_time,
-    scale_weights,
+    CpuWeights, FrameHint, NodeHint, Recording, Scale, Table, WaitKinds, WaitShares, WakerTree,
 };
 
 use super::StackTree;
@@ -56,9 +55,9 @@ impl Observations {
             return Ok(Self::Finished(recording.folder().to_owned()));
         }
         let mut samples: Samples = recording.table()?;
-        let mut fixed = vec![0u64; threads.len()];
-        add_fixed_time(&samples, &mut fixed);
-        scale_weights(&mut samples, threads, &fixed, &mut vec![0; threads.len()]);
+        let mut weights = CpuWeights::of(threads);
+        weights.learn(&samples);
+        weights.apply(&mut samples);
         let (mut off_cpu, mut faults, resident) =
             (recording.table::<OffCpu>()?, recording.table::<Faults>()?, recording.table()?);
         let mut shares = WaitShares::of(&recording.manifest);

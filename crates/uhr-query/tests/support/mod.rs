@@ -8,15 +8,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
-use uhr_model::{FrameMode, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
+use uhr_model::{FrameMode, Interrupt, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_query::Profile;
 use uhr_recording::tables::{
     FaultRow, FrameRow, LocationRow, ModuleRow, OffCpuRow, ProcessRow, ResidentRow, SampleRow, StackRow,
-    ThreadRow,
+    ThreadRow, WakerRow,
 };
 use uhr_recording::{
     Clock, Finalized, Host, Manifest, Recording, RecordingWriter, Settings, State, Window, finalize,
 };
+
+const NO_WAKER: WakerRow =
+    WakerRow { id: 0, woken_by: None, thread: None, pid: None, tid: None, name: None, interrupt: None };
 
 /// A millisecond.
 pub const MS: u64 = 1_000_000;
@@ -36,6 +39,8 @@ pub struct Planted {
     locations: Vec<LocationRow>,
     /// Time of each thread that stands without a sample.
     exact_ns: Vec<u64>,
+    /// Rows of wakers so far.
+    wakers: u32,
 }
 
 impl Planted {
@@ -69,6 +74,7 @@ impl Planted {
             stacks: HashMap::new(),
             locations: Vec::new(),
             exact_ns: Vec::new(),
+            wakers: 0,
         }
     }
 
@@ -105,6 +111,7 @@ impl Planted {
             end_ns: None,
             on_cpu_ns: 0,
             samples: 0,
+            pool: id,
             switches: 0,
             run_delay_ns: None,
         });
@@ -253,6 +260,78 @@ impl Planted {
             syscall: (wait == WaitKind::Sleep).then_some(230),
             waker: 0,
             waker_stack: 0,
+        });
+    }
+
+    /// A thread as a waker, or `None`: what is not known. `woken_by` is the waker that had ended its own last wait.
+    pub fn waker(&mut self, woken_by: Option<u32>, thread: Option<u32>) -> u32 {
+        let row = WakerRow { woken_by, thread, ..NO_WAKER };
+        self.push_waker(row)
+    }
+
+    /// A thread that was not recorded, as a waker.
+    pub fn strange_waker(&mut self, woken_by: Option<u32>, name: &str, tid: u32) -> u32 {
+        let row = WakerRow { woken_by, pid: Some(tid), tid: Some(tid), name: Some(name.into()), ..NO_WAKER };
+        self.push_waker(row)
+    }
+
+    /// An interrupt as a waker.
+    pub fn interrupt(&mut self, kind: Interrupt) -> u32 {
+        self.push_waker(WakerRow { interrupt: Some(kind.code()), ..NO_WAKER })
+    }
+
+    fn push_waker(&mut self, row: WakerRow) -> u32 {
+        if self.wakers == 0 {
+            self.writer.push_waker(NO_WAKER);
+            self.wakers = 1;
+        }
+        let id = self.wakers;
+        self.writer.push_waker(WakerRow { id, ..row });
+        self.wakers += 1;
+        id
+    }
+
+    /// A wait for a lock that a waker ended, from and to these milliseconds, while the waker was in `waker_frames`.
+    pub fn woken(
+        &mut self,
+        thread: u32,
+        frames: &[&str],
+        (from_ms, to_ms): (u64, u64),
+        waker: u32,
+        waker_frames: &[&str],
+    ) {
+        let (stack, waker_stack) = (self.stack(frames), self.stack(waker_frames));
+        self.off_cpu_row(OffCpuRow {
+            start_ns: START + from_ms * MS,
+            end_ns: START + to_ms * MS,
+            duration_ns: (to_ms - from_ms) * MS,
+            weight_ns: (to_ms - from_ms) * MS,
+            count: 1,
+            thread,
+            stack,
+            ending: StackEnding::Complete.code(),
+            runnable: false,
+            wait: WaitKind::Lock.code(),
+            syscall: Some(202),
+            waker,
+            waker_stack,
+        });
+    }
+
+    /// A CPU sample on this CPU and in this system call.
+    pub fn sample_on(&mut self, at_ms: u64, thread: u32, frames: &[&str], cpu: u16, syscall: Option<u32>) {
+        let stack = self.stack(frames);
+        let row = &mut self.threads[thread as usize];
+        row.samples += 1;
+        row.on_cpu_ns += MS;
+        self.writer.push_sample(SampleRow {
+            time_ns: START + at_ms * MS,
+            thread,
+            cpu,
+            stack,
+            weight_ns: MS,
+            ending: StackEnding::Complete.code(),
+            syscall,
         });
     }
 

@@ -202,6 +202,7 @@ fn write_dictionaries(writer: &mut RecordingWriter) {
             end_ns,
             on_cpu_ns,
             samples,
+            pool: id,
             switches: 0,
             run_delay_ns: Some(0),
         });
