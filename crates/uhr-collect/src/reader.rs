@@ -27,6 +27,11 @@ pub(crate) const EVENTS: usize = 0;
 /// How often threads' sums are asked for.
 const TELL_PAUSE: Duration = Duration::from_secs(1);
 
+/// The kernel measures the cost of programs for so long,
+const MEASURED: Duration = Duration::from_millis(20);
+/// and then not for so long.
+const MEASURE_PAUSE: Duration = Duration::from_millis(480);
+
 /// Where records come from.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -176,7 +181,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
             let _ = source.session.wait(pause);
         }
         let at_ns = monotonic_ns();
-        if let Some(sampler) = &source.sampler {
+        if let Some(sampler) = &mut source.sampler {
             looks.take(sampler, stop);
         }
         let (mut batch, samples) = Batch::of(&mut source, &decoder, ladder.kind());
@@ -213,7 +218,8 @@ impl Looks {
 
     /// Looks and asks if it is time to; the last time, everybody tells once more. What fails comes with the next pass:
     /// sums only grow.
-    fn take(&mut self, sampler: &Sampler, is_last: bool) {
+    fn take(&mut self, sampler: &mut Sampler, is_last: bool) {
+        sampler.measure(MEASURED, MEASURE_PAUSE);
         if !is_last && self.clock.remaining().is_zero() {
             let before_ns = thread_cpu_ns();
             if self.lot.is_due() {

@@ -7,6 +7,7 @@
 
 mod abi;
 mod clock;
+mod cost;
 mod error;
 mod event;
 mod log;
@@ -14,10 +15,11 @@ mod probe;
 mod ring;
 mod sampler;
 
+pub use cost::ProgramCost;
 pub use error::LoadError;
 pub use event::{
     Chance, Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd,
     Waker, Why, Woken,
 };
-pub use probe::{Feature, features};
-pub use sampler::{Counters, Options, ProgramCost, Sampler, Scope};
+pub use probe::{Feature, features, purpose};
+pub use sampler::{Counters, Options, Sampler, Scope};

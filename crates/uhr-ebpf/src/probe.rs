@@ -33,6 +33,11 @@ const PURPOSES: &[(&str, &str)] = &[
     ("look", "stacks of waits"),
 ];
 
+/// What a program is for.
+pub fn purpose(program: &str) -> &'static str {
+    PURPOSES.iter().find(|row| row.0 == program).map_or("some things", |row| row.1)
+}
+
 /// Loads each program alone and throws it away.
 pub fn features() -> Vec<Feature> {
     PURPOSES

@@ -1,14 +1,15 @@
 //! Loads the programs, attaches them, and reads what they tell.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, IntoRawFd};
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 
 use crate::abi;
 use crate::clock::{Source, online_cpus};
+use crate::cost::{Meter, ProgramCost};
 use crate::error::LoadError;
 use crate::ring::Ring;
 use crate::{log, probe};
@@ -109,17 +110,6 @@ pub struct Counters {
     pub postponed: u64,
 }
 
-/// What one program cost so far, as far as the kernel has measured it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProgramCost {
-    /// Its name.
-    pub name: String,
-    /// Runs that were measured.
-    pub runs: u64,
-    /// Their time.
-    pub ns: u64,
-}
-
 /// The running sampler. Dropping it leaves nothing behind: programs, maps and events live as long as its descriptors.
 #[derive(Debug)]
 pub struct Sampler {
@@ -129,6 +119,8 @@ pub struct Sampler {
     tell_times: Option<Link>,
     object: Object,
     ring: Ring,
+    meter: Meter,
+    next_window: Instant,
     missing: Vec<(String, String)>,
 }
 
@@ -150,7 +142,16 @@ impl Sampler {
             Ring::open(map.as_fd(), options.ring_bytes as usize)
                 .map_err(LoadError::at("mapping the ring buffer"))?
         };
-        let mut sampler = Self { links: Vec::new(), look: None, tell_times: None, object, ring, missing };
+        let mut sampler = Self {
+            links: Vec::new(),
+            look: None,
+            tell_times: None,
+            object,
+            ring,
+            meter: Meter::default(),
+            next_window: Instant::now(),
+            missing,
+        };
         sampler.attach_tasks(options)?;
         sampler.attach_events(options)?;
         Ok(sampler)
@@ -274,6 +275,7 @@ impl Sampler {
 
     /// Detaches what samples and what sums. Sums can still be told, and events read.
     pub fn stop(&mut self) {
+        self.meter.end(&self.object);
         self.links.clear();
     }
 
@@ -316,15 +318,21 @@ impl Sampler {
         counters
     }
 
-    /// What each program cost, as far as the kernel has measured it (kernel.bpf_stats_enabled).
-    pub fn costs(&self) -> Vec<ProgramCost> {
-        let mut costs: BTreeMap<String, ProgramCost> = BTreeMap::new();
-        for program in self.object.progs().filter(libbpf_rs::ProgramImpl::autoload) {
-            let name = program.name().to_string_lossy().into_owned();
-            let (runs, ns) = probe::run_stats(program.as_fd()).unwrap_or_default();
-            costs.insert(name.clone(), ProgramCost { name, runs, ns });
+    /// Lets the kernel measure the programs for a moment, now and then: `length` in every `distance`. To be called often.
+    pub fn measure(&mut self, length: Duration, distance: Duration) {
+        if self.meter.window().is_some_and(|open| open >= length) {
+            self.meter.end(&self.object);
+            self.next_window = Instant::now() + distance;
+        } else if self.meter.window().is_none() && Instant::now() >= self.next_window {
+            // Without CAP_SYS_ADMIN the kernel refuses, and the cost stays unknown.
+            let _ = self.meter.begin(&self.object);
+            self.next_window = Instant::now() + distance;
         }
-        costs.into_values().collect()
+    }
+
+    /// What each program cost while it was measured, and how long that was in all. `None`: it never was.
+    pub fn costs(&self) -> Option<(Vec<ProgramCost>, Duration)> {
+        self.meter.costs().map(|(costs, measured)| (costs.to_vec(), measured))
     }
 
     fn map(&self, name: &str) -> Option<libbpf_rs::Map<'_>> {

@@ -1,18 +1,21 @@
 //! The ledger where uhr's programs in the kernel took the samples.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use uhr_ebpf::{Counters, ProgramCost};
 use uhr_model::StackEnding;
-use uhr_recording::{CpuTicks, Ledger, SampleLedger};
+use uhr_recording::{CpuTicks, Ledger, SampleLedger, UhrCost};
 
 use super::Recorder;
+use crate::procfs;
 
 /// What the programs in the kernel counted and could not do.
 #[derive(Debug, Default)]
 pub(super) struct KernelSide {
     pub(super) counters: Counters,
-    pub(super) costs: Vec<ProgramCost>,
+    /// What the programs cost while they were measured, and how long that was.
+    pub(super) costs: Option<(Vec<ProgramCost>, Duration)>,
     /// Programs that the kernel did not take, and why.
     pub(super) missing: Vec<(String, String)>,
     /// Why they were not used at all, where they could have been.
@@ -85,5 +88,52 @@ impl Recorder {
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| (name.to_owned(), count))
         .collect()
+    }
+
+    /// What changes what answers mean, in sentences.
+    pub(super) fn kernel_notes(&self) -> Vec<String> {
+        let (counted, side) = (&self.pipeline.counted, &self.kernel_side);
+        let counters = &side.counters;
+        let programs = side.missing.iter().map(|(program, reason)| {
+            let purpose = uhr_ebpf::purpose(program);
+            format!("{purpose} are not recorded: this kernel does not take the program for it ({reason})")
+        });
+        let waits = counters.waits_refused + counters.times_refused;
+        let misses = [
+            (counters.samples_refused, "samples were lost, because the ring buffer was full"),
+            (counters.faults_refused, "page-fault samples were lost, because the ring buffer was full"),
+            (waits, "events of waits were lost, because the ring buffer was full: their stacks are missing"),
+            (counters.ends_refused, "threads ended without their last sums: the ring buffer was full"),
+            (counters.no_storage, "threads were not recorded: the kernel had no memory for them"),
+            (counted.lost, "records of mappings and names were lost, because a ring buffer was full"),
+            (counted.malformed, "records could not be understood"),
+        ];
+        let misses = misses.iter().filter(|(count, _)| *count > 0);
+        programs.chain(misses.map(|(count, words)| format!("{count} {words}"))).collect()
+    }
+
+    /// What recording cost: uhr's own CPU time, that of ended threads included, its largest memory so far, and the time
+    /// of its programs in the kernel.
+    pub(super) fn cost(&self) -> UhrCost {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let peak_kb = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let mut cost = UhrCost {
+            cpu_ns: procfs::own_cpu_ns(),
+            peak_memory_bytes: peak_kb.unwrap_or(0) * 1024,
+            ..UhrCost::default()
+        };
+        if let Some((programs, measured)) = &self.kernel_side.costs {
+            // The windows in which they were measured stand for the rest.
+            let whole = self.manifest.duration_ns() as f64 / measured.as_nanos().max(1) as f64;
+            let scaled = |count: u64| (count as f64 * whole.max(1.0)) as u64;
+            cost.kernel_ns = Some(programs.iter().map(|program| scaled(program.ns)).sum());
+            for program in programs.iter().filter(|program| program.runs > 0) {
+                let of = uhr_recording::ProgramCost { runs: scaled(program.runs), ns: scaled(program.ns) };
+                cost.programs.insert(program.name.clone(), of);
+            }
+        }
+        cost
     }
 }

@@ -79,6 +79,11 @@ impl Recorder {
 
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.granted.limitations.iter().map(with_remedy).collect();
+        if let Some(reason) = &self.kernel_side.refused {
+            notes.push(format!(
+                "recorded by perf events, for uhr's own programs could not be loaded into the kernel: {reason}"
+            ));
+        }
         let Thinned { times, total_ns } = self.thinned;
         if times > 0 {
             notes.push(format!(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use uhr_ebpf::Event;
 use uhr_model::ModuleId;
-use uhr_recording::{Manifest, RecordingWriter, State, UhrCost, Window};
+use uhr_recording::{Manifest, RecordingWriter, State, Window};
 
 use crate::cgroup::CgroupTarget;
 use crate::error::CollectError;
@@ -233,8 +233,8 @@ impl Recorder {
         self.manifest.load = self.load.since();
         self.manifest.ledger =
             if self.pipeline.tasks.has_sums() { self.kernel_ledger() } else { self.ledger(&counts) };
-        self.manifest.notes = self.notes();
-        self.manifest.cost = cost();
+        self.manifest.notes = if self.pipeline.tasks.has_sums() { self.kernel_notes() } else { self.notes() };
+        self.manifest.cost = self.cost();
         let Pipeline { writer, names, modules, .. } = self.pipeline;
         names.store(&writer)?;
         writer.finish(&self.manifest)?;
@@ -346,18 +346,5 @@ fn take_in(pipeline: &mut Pipeline, target: &Target, threads: &[(u32, Vec<u32>)]
         }
         // Processes are taken in when their first record comes.
         Target::Machine | Target::Cgroup(_) => pipeline.tasks.watch_machine(now_ns),
-    }
-}
-
-/// uhr's own CPU time, that of ended threads included, and its largest memory so far.
-fn cost() -> UhrCost {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak_kb = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    UhrCost {
-        cpu_ns: procfs::own_cpu_ns(),
-        peak_memory_bytes: peak_kb.unwrap_or(0) * 1024,
-        ..UhrCost::default()
     }
 }

@@ -18,11 +18,12 @@ pub struct CpuWeights {
 #[derive(Clone, Copy, Default, Debug)]
 struct Pool {
     on_cpu_ns: u64,
-    samples: u64,
+    /// What all its samples stand for by the clock's period, which may have changed meanwhile.
+    sampled_ns: u128,
     /// Counted by rows without a stack.
     fixed_ns: u64,
-    /// Samples that have had their share.
-    seen: u64,
+    /// The samples of those that have had their share.
+    seen_ns: u128,
 }
 
 impl CpuWeights {
@@ -38,20 +39,19 @@ impl CpuWeights {
         let mut pools = vec![Pool::default(); threads.len()];
         for (thread, &pool) in threads.iter().zip(&pool_of) {
             pools[pool].on_cpu_ns = pools[pool].on_cpu_ns.saturating_add(thread.on_cpu_ns);
-            pools[pool].samples += thread.samples;
         }
         Self { pool_of, pools }
     }
 
-    /// Takes in what rows without a sample stand for; to be called with all rows before the first is given its weight.
+    /// Takes in what rows stand for so far; to be called with all before the first is given its weight.
     pub fn learn(&mut self, rows: &Samples) {
         for row in 0..rows.len() {
+            let Some(&pool) = self.pool_of.get(rows.thread[row] as usize) else { continue };
+            let pool = &mut self.pools[pool];
             if is_sample(rows, row) {
-                continue;
-            }
-            if let Some(&pool) = self.pool_of.get(rows.thread[row] as usize) {
-                let fixed_ns = &mut self.pools[pool].fixed_ns;
-                *fixed_ns = fixed_ns.saturating_add(rows.weight_ns[row]);
+                pool.sampled_ns += u128::from(rows.weight_ns[row].max(1));
+            } else {
+                pool.fixed_ns = pool.fixed_ns.saturating_add(rows.weight_ns[row]);
             }
         }
     }
@@ -64,18 +64,18 @@ impl CpuWeights {
             let rest_ns = pool.on_cpu_ns.saturating_sub(pool.fixed_ns);
             if !is_sample(rows, row) {
                 // Where no sample was taken the row without one stands for all of it.
-                if pool.samples == 0 && pool.seen == 0 {
+                if pool.sampled_ns == 0 && pool.seen_ns == 0 {
                     rows.weight_ns[row] = rows.weight_ns[row].saturating_add(rest_ns);
-                    pool.seen = 1;
+                    pool.seen_ns = 1;
                 }
                 continue;
             }
-            let time = u128::from(rest_ns);
-            let (count, at) = (u128::from(pool.samples.max(pool.seen + 1)), u128::from(pool.seen));
-            if time > 0 {
-                rows.weight_ns[row] = (time * (at + 1) / count - time * at / count) as u64;
+            let next_ns = pool.seen_ns + u128::from(rows.weight_ns[row].max(1));
+            if rest_ns > 0 && pool.sampled_ns > 0 {
+                let shared = |sampled_ns: u128| u128::from(rest_ns) * sampled_ns / pool.sampled_ns;
+                rows.weight_ns[row] = (shared(next_ns) - shared(pool.seen_ns)) as u64;
             }
-            pool.seen += 1;
+            pool.seen_ns = next_ns;
         }
     }
 }
