@@ -8,8 +8,10 @@
 #define TASK_STACK_BYTES 16384
 
 /* Whether an interrupt does this and no thread. The kernel's own count of it (__preempt_count) can be read only where
-   kallsyms lists variables. But interrupts run on a stack of their own, and the context of a tracepoint's program lies
-   on the present one. ksoftirqd is a thread that does nothing but what interrupts have left. */
+   kallsyms lists variables. But interrupts out of the kernel run on a stack of their own, and the context of a
+   tracepoint's program lies on the present one. Those out of a program's code run on its thread's stack; then that
+   thread is in no system call. (Nor is it in a page fault, and those wake threads too, if seldom.) ksoftirqd is a thread
+   that does nothing but what interrupts have left. */
 static __always_inline bool is_interrupt(void *ctx, struct task_struct *current)
 {
     struct uhr_counters *counters = counted();
@@ -18,7 +20,9 @@ static __always_inline bool is_interrupt(void *ctx, struct task_struct *current)
     *(void *volatile *)&counters->place = ctx;
     u64 offset = *(volatile u64 *)&counters->place - (u64)current->stack;
     if (offset >= TASK_STACK_BYTES) return true;
-    return current->flags & PF_KTHREAD && !bpf_strncmp(current->comm, 9, "ksoftirqd");
+    if (current->flags & PF_KTHREAD) return !bpf_strncmp(current->comm, 9, "ksoftirqd");
+    struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
+    return saved && (s64)saved->orig_ax < 0;
 }
 
 static __always_inline void leave_cpu(struct thread *thread, struct task_struct *task, bool is_preempted, u64 now_ns)

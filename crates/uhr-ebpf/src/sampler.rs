@@ -393,7 +393,7 @@ fn load(options: &Options) -> Result<(Object, Vec<(String, String)>), LoadError>
     let first = open(options)?.load();
     let Err(error) = first else { return Ok((first.map_err(LoadError::bpf("loading"))?, Vec::new())) };
     let mut missing = Vec::new();
-    for feature in probe::features() {
+    for feature in probe::features()? {
         match feature.refused {
             None => {}
             Some(reason) if REQUIRED.contains(&feature.program.as_str()) => {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use uhr_collect::Feature;
 use uhr_collect::perf::Access;
 
 /// What the host says of itself and of this user.
@@ -10,6 +11,8 @@ use uhr_collect::perf::Access;
 pub(super) struct Facts {
     /// What perf events grant, found by trying.
     pub(super) access: Access,
+    /// Which of uhr's own programs the kernel takes, or why none can be tried.
+    pub(super) ebpf: Result<Vec<Feature>, String>,
     /// Release of the kernel.
     pub(super) kernel: String,
     /// CPUs that are online.
@@ -48,6 +51,7 @@ impl Facts {
         let capabilities = field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         Self {
             access: Access::probe(),
+            ebpf: uhr_collect::features().map_err(|error| error.to_string()),
             kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
             is_root: effective_uid(&status) == Some(0),

@@ -14,7 +14,7 @@ const USUAL_RING_KB: u32 = 516;
 
 /// What was looked at, the most important first.
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    let mut checks = vec![perf_events(facts)];
+    let mut checks = vec![perf_events(facts), ebpf_sampler(facts)];
     if facts.access.own_processes.is_ok() {
         checks.extend([kernel_code(facts), wait_stacks(facts), whole_machine(facts)]);
         if facts.access.kernel {
@@ -62,6 +62,37 @@ fn perf_events(facts: &Facts) -> Check {
             fix.into_iter().fold(check, |check, fix| check.fix(fix))
         }
     }
+}
+
+/// uhr's own programs, tried one by one where not all load.
+fn ebpf_sampler(facts: &Facts) -> Check {
+    const NAME: &str = "ebpf-sampler";
+    /// CAP_SYS_PTRACE reads other users' mappings, CAP_SYSLOG the kernel's names, CAP_CHECKPOINT_RESTORE files that were
+    /// replaced while they run.
+    const SETCAP: &str = "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog,cap_checkpoint_restore=ep $(command -v uhr)";
+    let features = match &facts.ebpf {
+        Ok(features) => features,
+        Err(reason) if facts.is_root => return Check::limited(NAME, reason),
+        Err(reason) => {
+            let finding =
+                format!("{reason}: who ends a wait, and whole groups of processes, are not recorded");
+            return Check::limited(NAME, finding).fix(SETCAP);
+        }
+    };
+    let loads =
+        |is_wanted: bool| features.iter().filter(move |feature| feature.refused.is_none() == is_wanted);
+    let taken: Vec<&str> = loads(true).map(|feature| feature.purpose).collect();
+    if loads(false).next().is_none() {
+        return Check::ok(NAME, format!("this kernel takes the programs for {}", taken.join(", ")));
+    }
+    let refused: Vec<String> = loads(false)
+        .map(|feature| format!("{} ({})", feature.purpose, feature.refused.as_deref().unwrap_or_default()))
+        .collect();
+    let taken = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
+    Check::limited(
+        NAME,
+        format!("this kernel takes the programs for {taken}; not for {}", refused.join(", ")),
+    )
 }
 
 /// What the level means, for levels that the mainline kernel knows and for those of Debian and Ubuntu.
@@ -237,6 +268,7 @@ fn debug_files(facts: &Facts) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use uhr_collect::Feature;
     use uhr_collect::perf::Access;
 
     use super::super::{Status, Verdict, verdict};
@@ -252,6 +284,7 @@ mod tests {
                 max_sample_rate: Some(100_000),
                 ring_kb_a_cpu: Some(516),
             },
+            ebpf: Ok(vec![feature("on_tick", "CPU samples", None), feature("look", "stacks of waits", None)]),
             kernel: "6.18.0-rc1".to_owned(),
             cpus: 2,
             is_root: false,
@@ -267,6 +300,29 @@ mod tests {
             tells_run_delay: true,
             has_debug_files: false,
         }
+    }
+
+    fn feature(program: &str, purpose: &'static str, refused: Option<&str>) -> Feature {
+        Feature { program: program.to_owned(), purpose, refused: refused.map(str::to_owned) }
+    }
+
+    #[test]
+    fn programs_that_the_kernel_does_not_take_are_named_with_the_reason() {
+        let mut facts = facts();
+        assert!(check(&facts, "ebpf-sampler").finding.contains("stacks of waits"));
+        facts.ebpf = Ok(vec![
+            feature("on_tick", "CPU samples", None),
+            feature("look", "stacks of waits", Some("unknown func bpf_copy_from_user_task#191")),
+        ]);
+        let limited = check(&facts, "ebpf-sampler");
+        assert_eq!(limited.status, Status::Limited);
+        assert!(
+            limited.finding.contains("CPU samples; not for stacks of waits (unknown func"),
+            "{}",
+            limited.finding
+        );
+        facts.ebpf = Err("eBPF programs may not be loaded: cap_bpf is missing".to_owned());
+        assert!(check(&facts, "ebpf-sampler").fix.unwrap().contains("setcap cap_bpf,cap_perfmon"));
     }
 
     fn check(facts: &Facts, name: &str) -> Check {
