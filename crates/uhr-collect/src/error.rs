@@ -15,11 +15,8 @@ pub enum CollectError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// Perf events of a control group are another thing than what was asked for.
-    #[error("a cgroup can be recorded by the eBPF sampler only{}", why(.refused))]
-    CgroupNeedsEbpf {
-        /// Why that one did not start, if it was tried.
-        refused: Option<String>,
-    },
+    #[error("a cgroup is recorded by the eBPF sampler only")]
+    CgroupNeedsEbpf,
     /// The recording could not be written.
     #[error(transparent)]
     Recording(#[from] RecordingError),
@@ -63,10 +60,6 @@ pub enum CollectError {
         /// The system's answer.
         source: std::io::Error,
     },
-}
-
-fn why(refused: &Option<String>) -> String {
-    refused.as_ref().map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 fn looked_for(folders: &[PathBuf]) -> String {

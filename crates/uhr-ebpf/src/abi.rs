@@ -2,6 +2,8 @@
 
 /// Frames of the kernel in one event, and again of the program.
 pub(crate) const MAX_FRAMES: usize = 127;
+/// Bytes of stack in one event, at most.
+pub const MAX_COPY_BYTES: u32 = 16 << 10;
 /// Slots of waits in one event.
 pub(crate) const SLOTS: usize = 12;
 /// Wakers behind the waker.

@@ -15,6 +15,7 @@ mod probe;
 mod ring;
 mod sampler;
 
+pub use abi::MAX_COPY_BYTES;
 pub use cost::ProgramCost;
 pub use error::LoadError;
 pub use event::{

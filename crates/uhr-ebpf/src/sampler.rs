@@ -45,7 +45,7 @@ pub struct Options {
     pub scope: Scope,
     /// Ticks a second and CPU.
     pub frequency: u32,
-    /// Bytes of stack to copy with a sample, at most 16,384.
+    /// Bytes of stack to copy with a sample, at most [`MAX_COPY_BYTES`](crate::MAX_COPY_BYTES).
     pub copy_bytes: u32,
     /// Follow frame pointers in the kernel instead of copying stacks, in processes of which nothing else was said
     /// ([`Sampler::unwind_by_frame_pointers`]).
@@ -65,7 +65,7 @@ impl Options {
         Self {
             scope,
             frequency: 999,
-            copy_bytes: 16 << 10,
+            copy_bytes: abi::MAX_COPY_BYTES,
             frame_pointers: false,
             fault_period: 61,
             looks_a_pass: 128,
@@ -381,7 +381,7 @@ fn settings_of(options: &Options) -> abi::Settings {
         pid_namespace: probe::pid_namespace(),
         cgroup_level,
         scope,
-        copy_bytes: options.copy_bytes,
+        copy_bytes: options.copy_bytes.min(abi::MAX_COPY_BYTES),
         follow_frame_pointers: u32::from(options.frame_pointers),
         looks_a_pass: options.looks_a_pass,
         unused: 0,

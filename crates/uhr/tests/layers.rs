@@ -9,7 +9,8 @@ use std::path::Path;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("uhr-model", &[]),
     ("uhr-recording", &["uhr-model"]),
-    ("uhr-collect", &["uhr-model", "uhr-recording"]),
+    ("uhr-ebpf", &[]),
+    ("uhr-collect", &["uhr-model", "uhr-recording", "uhr-ebpf"]),
     ("uhr-symbolize", &["uhr-model"]),
     ("uhr-query", &["uhr-model", "uhr-recording"]),
     ("uhr", &["uhr-model", "uhr-recording", "uhr-collect", "uhr-symbolize", "uhr-query"]),

@@ -51,13 +51,15 @@ impl Opened {
         if options.sampler == SamplerChoice::Perf {
             return Self::perf(options, target, threads, unwinding, None);
         }
-        match scope(target)? {
-            Some(scope) => match Sampler::start(&kernel_options(options, scope, &unwinding)) {
-                Ok(sampler) => Self::ebpf(options, unwinding, sampler),
-                Err(error) if options.sampler == SamplerChoice::Ebpf => Err(error.into()),
-                Err(error) => Self::perf(options, target, threads, unwinding, Some(error.to_string())),
-            },
-            None => Self::perf(options, target, threads, unwinding, None),
+        let may_choose = options.sampler == SamplerChoice::Auto && !matches!(target, Target::Cgroup(_));
+        if may_choose && options.stack_size > uhr_ebpf::MAX_COPY_BYTES && !unwinding.by_frame_pointers {
+            let reason = format!("they copy at most {} KiB of a stack", uhr_ebpf::MAX_COPY_BYTES >> 10);
+            return Self::perf(options, target, threads, unwinding, Some(reason));
+        }
+        match Sampler::start(&kernel_options(options, scope(target)?, &unwinding)) {
+            Ok(sampler) => Self::ebpf(options, unwinding, sampler),
+            Err(error) if !may_choose => Err(error.into()),
+            Err(error) => Self::perf(options, target, threads, unwinding, Some(error.to_string())),
         }
     }
 
@@ -82,7 +84,7 @@ impl Opened {
         let targets = match target {
             Target::Child { pid, .. } => Targets::Child { pid: *pid },
             Target::Processes(_) => Targets::Threads(&tids),
-            Target::Cgroup(_) => return Err(CollectError::CgroupNeedsEbpf { refused }),
+            Target::Cgroup(_) => return Err(CollectError::CgroupNeedsEbpf),
             Target::Machine => Targets::WholeMachine,
         };
         let session = Session::open(targets, &settings)?;
@@ -106,7 +108,8 @@ impl Opened {
         let settings = Settings {
             sampler: "ebpf".to_owned(),
             frequency_hz: options.frequency,
-            stack_size: (!unwinding.by_frame_pointers).then_some(options.stack_size),
+            stack_size: (!unwinding.by_frame_pointers)
+                .then_some(options.stack_size.min(uhr_ebpf::MAX_COPY_BYTES)),
             kernel_visible: true,
             wait_stacks: if sampler.can_look() { "clock" } else { "none" }.to_owned(),
             ..settings_of(options, unwinding)
@@ -126,9 +129,9 @@ fn kernel_options(options: &Options, scope: Scope, unwinding: &Unwinding) -> uhr
     }
 }
 
-/// The target as the programs know it. `None`: they cannot follow it.
-fn scope(target: &Target) -> Result<Option<Scope>, CollectError> {
-    Ok(Some(match target {
+/// The target as the programs know it.
+fn scope(target: &Target) -> Result<Scope, CollectError> {
+    Ok(match target {
         Target::Child { pid, .. } => Scope::Command { pid: *pid },
         Target::Processes(pids) => Scope::Processes(pids.clone()),
         Target::Machine => Scope::Machine,
@@ -137,7 +140,7 @@ fn scope(target: &Target) -> Result<Option<Scope>, CollectError> {
             // Of version 1 the kernel tells programs nothing: its processes now, and what they make.
             None => Scope::Processes(cgroup.processes()?),
         },
-    }))
+    })
 }
 
 fn settings_of(options: &Options, unwinding: Unwinding) -> Settings {

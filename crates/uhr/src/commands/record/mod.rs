@@ -196,7 +196,7 @@ fn failure(error: CollectError) -> anyhow::Error {
         CollectError::NoSuchCgroup { similar, .. } => {
             own("no-such-cgroup").hint(format!("there is {}", similar.join(", ")))
         }
-        CollectError::Open(_) | CollectError::Load(_) | CollectError::CgroupNeedsEbpf { .. } => {
+        CollectError::Open(_) | CollectError::Load(_) | CollectError::CgroupNeedsEbpf => {
             own("cannot-open-events").next("uhr doctor")
         }
         CollectError::ForeignProc { .. } => {
