@@ -17,7 +17,18 @@ codes! {
 impl Interrupt {
     /// Whether a kernel function is where an interrupt begins: what called it was interrupted, and is not its cause.
     pub fn begins_at(name: &str) -> bool {
-        ENTRIES.iter().any(|entry| name.starts_with(entry))
+        begins(name, ENTRIES)
+    }
+
+    /// Whether a kernel function is where the work begins that interrupts leave for later. It is done when an interrupt
+    /// is over, and also by a thread whose system call had it waiting, as for packets to another process of the machine.
+    pub fn is_continued_at(name: &str) -> bool {
+        begins(name, CONTINUATIONS)
+    }
+
+    /// Whether a kernel function is where a thread takes its own work up again, though an interrupt brought it there.
+    pub fn is_left_at(name: &str) -> bool {
+        begins(name, EXITS)
     }
 
     /// The kind that a kernel function on the interrupt's stack stands for, if it stands for one.
@@ -27,8 +38,16 @@ impl Interrupt {
     }
 }
 
-/// The kernel's ways into interrupts, and into what it does when one is over, by the beginning of their name.
-const ENTRIES: &[&str] = &["asm_sysvec_", "asm_common_interrupt", "handle_softirqs", "__do_softirq"];
+fn begins(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|begin| name.starts_with(begin))
+}
+
+/// The kernel's ways into interrupts, by the beginning of their name.
+const ENTRIES: &[&str] = &["asm_sysvec_", "asm_common_interrupt"];
+/// Into what they leave for later.
+const CONTINUATIONS: &[&str] = &["handle_softirqs", "__do_softirq"];
+/// And back to the thread.
+const EXITS: &[&str] = &["irqentry_exit", "exit_to_user_mode", "preempt_schedule_irq", "raw_irqentry_exit"];
 
 /// Kernel functions that run in interrupts and wake threads, by the beginning of their name.
 const KERNEL_FUNCTIONS: &[(&str, Interrupt)] = &[

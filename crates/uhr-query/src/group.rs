@@ -269,7 +269,9 @@ impl SampleKeys {
 fn thread_parts(profile: &Profile, dimensions: &[Dimension]) -> Vec<u32> {
     let owners = &profile.owners;
     let has = |dimension| dimensions.contains(&dimension);
-    let mut known: FxHashMap<(u32, [&str; 2], [Option<&str>; 3]), u32> = FxHashMap::default();
+    // Process or thread, their names, and what the process is in.
+    type Part<'a> = (u32, [&'a str; 2], [Option<&'a str>; 3]);
+    let mut known: FxHashMap<Part<'_>, u32> = FxHashMap::default();
     let mut parts = Vec::with_capacity(owners.threads.len());
     for (at, thread) in owners.threads.iter().enumerate() {
         let owner = match (has(Dimension::Thread), has(Dimension::Process)) {

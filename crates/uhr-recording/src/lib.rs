@@ -30,7 +30,7 @@ pub use manifest::{
     UhrCost, Window, new_id,
 };
 pub use reader::{Recording, Torn};
-pub use wait_hints::{FrameHint, NodeHint};
+pub use wait_hints::{FrameHint, InterruptPart, NodeHint};
 pub use wait_kinds::WaitKinds;
 pub use wait_shares::{WaitShares, length_class};
 pub use waker_tree::WakerTree;

@@ -71,7 +71,8 @@ table! {
         tid: Option<u32>,
         /// Its name (`comm`).
         name: Option<String>,
-        /// Code of `Interrupt`, where an interrupt and no thread ended the wait.
+        /// Code of `Interrupt`, where an interrupt and no thread ended the wait. In a recording that is not finished a row
+        /// can have both, the thread being that which ran: *finish* tells them apart by the stack.
         interrupt: Option<u8>,
     }
 }

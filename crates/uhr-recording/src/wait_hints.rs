@@ -15,12 +15,45 @@ pub struct FrameHint {
     pub is_scheduler: bool,
     /// What kind of interrupt it runs in.
     pub interrupt: Option<Interrupt>,
-    /// An interrupt begins here: its callers were interrupted.
-    pub begins_interrupt: bool,
+    /// What it is to an interrupt.
+    pub interrupt_part: InterruptPart,
     /// It is code of the kernel.
     pub is_kernel: bool,
     /// What it is to a pool.
     pub pool: PoolPart,
+}
+
+/// Where a function stands between a thread and an interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum InterruptPart {
+    /// It runs in what its caller runs in.
+    #[default]
+    Within,
+    /// An interrupt begins: its callers were interrupted.
+    Begins,
+    /// What interrupts left for later begins; in an interrupt or in a thread.
+    Continues,
+    /// The thread goes on.
+    Leaves,
+}
+
+impl InterruptPart {
+    fn of_function(name: &str) -> Self {
+        if Interrupt::begins_at(name) {
+            Self::Begins
+        } else if Interrupt::is_continued_at(name) {
+            Self::Continues
+        } else if Interrupt::is_left_at(name) {
+            Self::Leaves
+        } else {
+            Self::Within
+        }
+    }
+
+    /// Whether what called it has nothing to do with what it does.
+    pub(crate) fn has_own_cause(self) -> bool {
+        matches!(self, Self::Begins | Self::Continues)
+    }
 }
 
 /// What the stack of a node tells.
@@ -32,6 +65,8 @@ pub struct NodeHint {
     pub syscall: Option<u32>,
     /// What kind of interrupt it was, if one ran: the innermost function that says so.
     pub interrupt: Option<Interrupt>,
+    /// Whether an interrupt ran, and not the thread.
+    pub in_interrupt: bool,
     /// Whether all of it is code of the kernel.
     pub is_kernel: bool,
     /// Whether it is a thread of a pool that waits for work.
@@ -51,7 +86,7 @@ impl FrameHint {
             syscall: syscall_of_kernel_function(name),
             is_scheduler: SCHEDULER.iter().any(|entry| name.starts_with(entry)),
             interrupt: Interrupt::of_kernel_function(name),
-            begins_interrupt: Interrupt::begins_at(name),
+            interrupt_part: InterruptPart::of_function(name),
             ..Self::OF_KERNEL
         }
     }
@@ -62,7 +97,7 @@ impl FrameHint {
         syscall: None,
         is_scheduler: false,
         interrupt: None,
-        begins_interrupt: false,
+        interrupt_part: InterruptPart::Within,
         is_kernel: true,
         pool: PoolPart::Waits,
     };
@@ -82,7 +117,10 @@ impl FrameHint {
             syscall: outer.syscall.or(self.syscall),
             is_scheduler: self.is_scheduler || outer.is_scheduler,
             interrupt: self.interrupt.or(outer.interrupt),
-            begins_interrupt: self.begins_interrupt || outer.begins_interrupt,
+            interrupt_part: match self.interrupt_part {
+                InterruptPart::Within => outer.interrupt_part,
+                own => own,
+            },
             is_kernel: self.is_kernel && outer.is_kernel,
             pool: self.pool.called_by(outer.pool),
         }
@@ -111,7 +149,12 @@ impl NodeHint {
             of_node.push(Self {
                 kind: own.kind.or(outer.kind),
                 syscall: outer.syscall.or(own.syscall),
-                interrupt: own.interrupt.or(outer.interrupt.filter(|_| !own.begins_interrupt)),
+                interrupt: own.interrupt.or(outer.interrupt.filter(|_| !own.interrupt_part.has_own_cause())),
+                in_interrupt: match own.interrupt_part {
+                    InterruptPart::Begins => true,
+                    InterruptPart::Leaves => false,
+                    InterruptPart::Within | InterruptPart::Continues => own.is_kernel && outer.in_interrupt,
+                },
                 is_kernel: own.is_kernel && outer.is_kernel,
                 waits_for_work: pool == PoolPart::Loop,
                 waits_at: if is_below { outer.waits_at } else { of_node.len() as u32 },
@@ -153,5 +196,17 @@ mod tests {
         assert_eq!(of_node[3].interrupt, None);
         let of_node = of_stack(&["tcp_sendmsg", "asm_sysvec_apic_timer_interrupt", "hrtimer_wakeup"]);
         assert_eq!(of_node[3].interrupt, Some(Interrupt::Timer));
+    }
+
+    #[test]
+    fn packets_to_a_neighbour_are_sent_by_the_thread() {
+        let entry = ["asm_common_interrupt", "handle_softirqs", "net_rx_action", "sock_def_readable"];
+        assert!(of_stack(&entry)[4].in_interrupt);
+        let call = ["__x64_sys_sendto", "__local_bh_enable_ip", "handle_softirqs", "net_rx_action"];
+        let of_node = of_stack(&call);
+        assert!(!of_node[4].in_interrupt);
+        assert_eq!(of_node[4].interrupt, Some(Interrupt::Network));
+        let signal = ["asm_sysvec_reschedule_ipi", "irqentry_exit_to_user_mode", "do_signal", "do_exit"];
+        assert!(!of_stack(&signal)[4].in_interrupt, "the thread does that itself");
     }
 }

@@ -1,6 +1,7 @@
 //! What waits are told about themselves when the capture has ended: what kind they are, which system call it was, and
 //! what kind of interrupt ended them.
 
+use rustc_hash::FxHashMap;
 use uhr_model::{Interrupt, WaitKind};
 
 use crate::Table;
@@ -13,6 +14,8 @@ use crate::waker_tree::WakerTree;
 pub struct WaitKinds {
     /// For each node of the stack tree, what its stack tells.
     pub of_node: Vec<NodeHint>,
+    /// For nodes that an interrupt is on, the node of its part alone, where that is known.
+    pub of_interrupt: FxHashMap<u32, u32>,
     /// For each thread, whether it is one of the kernel.
     pub is_kernel_thread: Vec<bool>,
 }
@@ -63,16 +66,28 @@ impl WaitKinds {
         }
     }
 
-    /// Names the kind of an interrupt from what ran in it, where the recorder did not know.
+    /// Tells a thread that ended a wait from an interrupt, and names the kind of interrupt, from what ran: the recorder
+    /// sees of an interrupt only which thread was running, and is not always sure that it is one.
     fn refine_waker(&self, rows: &mut OffCpu, row: usize, wakers: &mut WakerTree) {
-        let waker = rows.waker[row];
-        if waker == 0 || wakers.interrupt(waker) != Some(Interrupt::Other) {
+        let (waker, stack) = (rows.waker[row], rows.waker_stack[row]);
+        if waker == 0 {
             return;
         }
-        let hint = self.of_node.get(rows.waker_stack[row] as usize);
-        if let Some(kind) = hint.and_then(|hint| hint.interrupt) {
-            rows.waker[row] = wakers.with_interrupt(waker, kind);
+        let hint = self.of_node.get(stack as usize).copied().unwrap_or_default();
+        let is_thread = match (wakers.thread_alone(waker), wakers.interrupt(waker)) {
+            (Some(_), None) => !hint.in_interrupt,
+            (Some(_), Some(_)) => stack != 0 && !hint.in_interrupt,
+            (None, _) => false,
+        };
+        if is_thread {
+            rows.waker[row] = wakers.thread_alone(waker).unwrap_or(waker);
+            return;
         }
+        let known = wakers.interrupt(waker).filter(|kind| *kind != Interrupt::Other);
+        let kind = known.or(hint.interrupt).unwrap_or(Interrupt::Other);
+        rows.waker[row] = wakers.interrupt_of(kind);
+        wakers.saw(rows.thread[row], kind);
+        rows.waker_stack[row] = self.of_interrupt.get(&stack).copied().unwrap_or(stack);
     }
 }
 
@@ -103,7 +118,11 @@ mod tests {
     /// Kinds for stacks of one function each, node 1 the first; thread 1 is one of the kernel.
     fn kinds(functions: &[FrameHint]) -> WaitKinds {
         let nodes = (0..functions.len() as u32).map(|frame| (0, frame));
-        WaitKinds { of_node: NodeHint::of_nodes(nodes, functions), is_kernel_thread: vec![false, true] }
+        WaitKinds {
+            of_node: NodeHint::of_nodes(nodes, functions),
+            of_interrupt: FxHashMap::default(),
+            is_kernel_thread: vec![false, true],
+        }
     }
 
     fn told(kinds: &WaitKinds, row: OffCpuRow) -> WaitKind {
@@ -137,28 +156,53 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_interrupt_gets_its_kind_from_what_ran_in_it() {
+    fn waker(id: u32, woken_by: Option<u32>, tid: Option<u32>, interrupt: Option<Interrupt>) -> WakerRow {
+        let interrupt = interrupt.map(Interrupt::code);
+        WakerRow { id, woken_by, thread: tid.map(|_| 0), pid: tid, tid, name: None, interrupt }
+    }
+
+    /// What ended a wait of thread 1: the row that is stored, and the function that ran.
+    fn woken(row: WakerRow, function: &str) -> (Option<u32>, Option<Interrupt>) {
         let mut table = Wakers::default();
-        let waker = |id, woken_by, interrupt: Option<Interrupt>| WakerRow {
-            id,
-            woken_by,
-            thread: None,
-            pid: None,
-            tid: None,
-            name: None,
-            interrupt: interrupt.map(Interrupt::code),
-        };
-        table.push(waker(0, None, None));
-        table.push(waker(1, None, Some(Interrupt::Other)));
+        table.push(waker(0, None, None, None));
+        table.push(row);
         let mut wakers = WakerTree::new(&table).unwrap();
-        let kinds = kinds(&[FrameHint::of_kernel_function("virtblk_done"), FrameHint::OF_KERNEL]);
         let mut rows = OffCpu::default();
-        rows.push(OffCpuRow { waker: 1, waker_stack: 1, ..row(0, 0, WaitKind::Disk, None) });
-        rows.push(OffCpuRow { waker: 1, waker_stack: 2, ..row(0, 0, WaitKind::Disk, None) });
-        kinds.tell(&mut rows, &mut wakers);
-        assert_eq!(wakers.interrupt(rows.waker[0]), Some(Interrupt::Block));
-        assert_eq!(rows.waker[1], 1, "nothing on its stack says more");
-        assert_eq!(wakers.rows().len(), 3);
+        let (waker, waker_stack) = (wakers.of(1), 1);
+        rows.push(OffCpuRow { waker, waker_stack, ..self::row(1, 0, WaitKind::Lock, None) });
+        kinds(&[FrameHint::of_kernel_function(function)]).tell(&mut rows, &mut wakers);
+        let told = rows.waker[0];
+        (wakers.rows()[told as usize].tid, wakers.interrupt(told))
+    }
+
+    #[test]
+    fn what_ran_says_whether_it_was_an_interrupt_and_of_what_kind() {
+        let (thread, other) = (Some(70), Some(Interrupt::Other));
+        assert_eq!(woken(waker(1, None, None, other), "virtblk_done"), (None, Some(Interrupt::Block)));
+        assert_eq!(woken(waker(1, None, None, other), "ttwu_do_activate"), (None, other));
+        assert_eq!(woken(waker(1, None, thread, None), "pipe_write"), (thread, None));
+        assert_eq!(woken(waker(1, None, thread, None), "asm_sysvec_apic_timer_interrupt"), (None, other));
+        assert_eq!(woken(waker(1, None, thread, other), "asm_common_interrupt"), (None, other));
+        assert_eq!(
+            woken(waker(1, None, thread, other), "net_rx_action"),
+            (thread, None),
+            "sent by the thread"
+        );
+    }
+
+    #[test]
+    fn the_kind_that_woke_a_thread_is_known_along_its_chains_too() {
+        let mut table = Wakers::default();
+        table.push(waker(0, None, None, None));
+        table.push(waker(1, None, None, Some(Interrupt::Other)));
+        table.push(waker(2, Some(1), Some(70), None)); // Thread 0, which some interrupt had woken.
+        let mut wakers = WakerTree::new(&table).unwrap();
+        let mut rows = OffCpu::default();
+        rows.push(OffCpuRow { waker: wakers.of(2), ..row(1, 0, WaitKind::Lock, None) });
+        rows.push(OffCpuRow { waker: wakers.of(1), waker_stack: 1, ..row(0, 0, WaitKind::Sleep, None) });
+        kinds(&[FrameHint::of_kernel_function("hrtimer_wakeup")]).tell(&mut rows, &mut wakers);
+        wakers.settle();
+        let woken_by = wakers.rows()[rows.waker[0] as usize].woken_by.unwrap();
+        assert_eq!(wakers.interrupt(woken_by), Some(Interrupt::Timer));
     }
 }

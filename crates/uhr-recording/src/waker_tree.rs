@@ -10,18 +10,25 @@ use crate::tables::{WakerRow, Wakers};
 /// What makes a waker one and the same.
 type Identity = (Option<u32>, Option<u32>, Option<u32>, Option<u32>, Option<String>, Option<u8>);
 
-/// What ended waits, in its final order: row 0 is what is not known, and a row comes before those that it woke.
+/// What ended waits, in its final order: row 0 is what is not known, then comes each kind of interrupt, and a thread comes
+/// before those that it woke.
 #[derive(Debug)]
 pub struct WakerTree {
     rows: Vec<WakerRow>,
     known: FxHashMap<Identity, u32>,
     new_of_old: Vec<u32>,
+    /// For each thread, the kinds of interrupt that ended its waits: a bit each.
+    seen: FxHashMap<u32, u8>,
 }
 
 impl Default for WakerTree {
     fn default() -> Self {
-        let mut tree = Self { rows: Vec::new(), known: FxHashMap::default(), new_of_old: Vec::new() };
+        let (rows, known, new_of_old) = Default::default();
+        let mut tree = Self { rows, known, new_of_old, seen: FxHashMap::default() };
         tree.row(NOT_KNOWN);
+        for kind in Interrupt::ALL {
+            tree.interrupt_of(*kind);
+        }
         tree
     }
 }
@@ -61,11 +68,42 @@ impl WakerTree {
         self.rows.get(row as usize).and_then(|row| row.interrupt).and_then(Interrupt::from_code)
     }
 
-    /// The row like this one, of another kind of interrupt.
-    pub fn with_interrupt(&mut self, row: u32, kind: Interrupt) -> u32 {
-        match self.rows.get(row as usize).cloned() {
-            Some(known) => self.row(WakerRow { interrupt: Some(kind.code()), ..known }),
-            None => 0,
+    /// Whether it is an interrupt, and no thread besides.
+    pub fn is_surely_interrupt(&self, row: u32) -> bool {
+        self.interrupt(row).is_some() && self.rows.get(row as usize).is_some_and(|row| row.tid.is_none())
+    }
+
+    /// The row of a kind of interrupt.
+    pub fn interrupt_of(&mut self, kind: Interrupt) -> u32 {
+        self.row(WakerRow { interrupt: Some(kind.code()), ..NOT_KNOWN })
+    }
+
+    /// The row of the thread of this one, if it has one: an interrupt that came while it ran is taken away.
+    pub fn thread_alone(&mut self, row: u32) -> Option<u32> {
+        let known = self.rows.get(row as usize).filter(|row| row.tid.is_some())?.clone();
+        Some(self.row(WakerRow { interrupt: None, ..known }))
+    }
+
+    /// Remembers what kind of interrupt ended a wait of a thread.
+    pub fn saw(&mut self, thread: u32, kind: Interrupt) {
+        *self.seen.entry(thread).or_default() |= 1 << kind.code();
+    }
+
+    /// When all waits are told: where a thread was woken by some interrupt, and all that were seen to end its waits are of
+    /// one kind, it was one of that kind. What a recorder took for both a thread and an interrupt, and nothing told
+    /// apart, is an interrupt.
+    pub fn settle(&mut self) {
+        for at in 0..self.rows.len() {
+            if self.interrupt(at as u32).is_some() && self.rows[at].tid.is_some() {
+                self.rows[at] = WakerRow { id: at as u32, interrupt: self.rows[at].interrupt, ..NOT_KNOWN };
+            }
+            let is_some_kind =
+                self.rows[at].woken_by.is_some_and(|by| self.interrupt(by) == Some(Interrupt::Other));
+            let kinds = self.rows[at].thread.and_then(|thread| self.seen.get(&thread)).copied().unwrap_or(0);
+            let kind = Interrupt::from_code(kinds.trailing_zeros() as u8).filter(|_| kinds.count_ones() == 1);
+            if let Some(kind) = kind.filter(|_| is_some_kind) {
+                self.rows[at].woken_by = Some(self.interrupt_of(kind));
+            }
         }
     }
 
@@ -105,9 +143,10 @@ mod tests {
         let rows =
             [(Some(0), Some(8)), (Some(1), Some(7)), (None, None), (None, Some(8)), (Some(4), Some(7))];
         let tree = WakerTree::new(&table(&rows)).unwrap();
-        assert_eq!(tree.rows().len(), 3);
+        let first = 1 + Interrupt::ALL.len() as u32;
+        assert_eq!(tree.rows().len() as u32, first + 2);
         let new: Vec<u32> = (0..7).map(|old| tree.of(old)).collect();
-        assert_eq!(new, [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(new, [0, first, first + 1, 0, first, first + 1, 0]);
     }
 
     #[test]

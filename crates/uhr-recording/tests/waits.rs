@@ -162,7 +162,7 @@ fn what_a_clock_did_not_catch_goes_to_what_it_caught() {
     let (rows, stacks, wakers) = write(&folder.path().join("rec"), &[&caught[..], &[missed]].concat());
     assert_eq!(rows.weight_ns, [78_000, 2_000_000, 0]);
     assert_eq!(names(&stacks, rows.stack[0]), ["main", "futex_wait"], "the scheduler is in all of them");
-    assert_eq!(wakers.id, [0, 1, 2]);
+    assert_eq!(wakers.interrupt[..5], [None, Some(0), Some(1), Some(2), Some(3)], "each kind of interrupt");
 }
 
 #[test]
@@ -176,7 +176,12 @@ fn wakers_are_renumbered_with_their_stacks() {
     assert_eq!(wakers.interrupt[of(1)], Some(Interrupt::Block.code()), "what ran in it says so");
     assert_eq!(names(&stacks, rows.waker_stack[1]), ["asm_common_interrupt", "virtblk_done"]);
     assert_eq!((of(2), rows.waker_stack[2]), (0, 0));
-    assert_eq!(wakers.woken_by[of(0)], Some(1), "whose own waker is known as it was");
+    let woken_by = wakers.woken_by[of(0)].unwrap() as usize;
+    assert_eq!(
+        wakers.interrupt[woken_by],
+        Some(Interrupt::Other.code()),
+        "of a thread that was not recorded"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rustc_hash::FxHashMap;
 use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
 use uhr_recording::{
     CpuWeights, FrameHint, NodeHint, Recording, Scale, Table, WaitKinds, WaitShares, WakerTree,
@@ -96,7 +97,10 @@ impl Observations {
     ) {
         let Self::Growing(tables) = self else { return };
         let nodes = tree.parent.iter().copied().zip(tree.frame.iter().copied()).skip(1);
-        let kinds = WaitKinds { of_node: NodeHint::of_nodes(nodes, of_frame), is_kernel_thread };
+        // What was interrupted stays on the stack of the interrupt: the finished form does without.
+        let of_interrupt = FxHashMap::default();
+        let kinds =
+            WaitKinds { of_node: NodeHint::of_nodes(nodes, of_frame), of_interrupt, is_kernel_thread };
         // Rows name stacks by their stored number, the tree by its own.
         let mut row_of_node = vec![0; tree.len()];
         for (row, node) in (0..).map_while(|row| Some((row, tree.node(row)?))) {
@@ -110,6 +114,7 @@ impl Observations {
         rows.waker_stack.iter_mut().for_each(to_node);
         rows.waker.iter_mut().for_each(|waker| *waker = wakers.of(*waker));
         kinds.tell(rows, wakers);
+        wakers.settle();
         let to_row = |node: &mut u32| *node = row_of_node[*node as usize];
         rows.stack.iter_mut().for_each(to_row);
         rows.waker_stack.iter_mut().for_each(to_row);

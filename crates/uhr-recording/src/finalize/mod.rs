@@ -74,10 +74,14 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     }
     let seen = EarlierWaits::read(recording, threads.len())?;
     seen.cost.give_to(&mut threads);
-    let remap = StackOrder::read(recording, &frames, &seen.interrupts, &hints)?;
+    let remap = StackOrder::read(recording, &frames, &seen.waker_stacks, &hints)?;
     let of_node = NodeHint::of_nodes(remap.nodes(), &hints);
     let samples = write_samples(recording, &threads, &remap, &of_node)?;
-    let kinds = WaitKinds { of_node, is_kernel_thread: kernel_threads(recording, &threads)? };
+    let kinds = WaitKinds {
+        of_node,
+        of_interrupt: remap.of_interrupt(),
+        is_kernel_thread: kernel_threads(recording, &threads)?,
+    };
     let mut waits = Waits::new(seen, &remap, kinds);
     let mut sampled = 0u64;
     recording.read_batches::<Faults>(|rows| {

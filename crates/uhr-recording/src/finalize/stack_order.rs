@@ -3,7 +3,7 @@
 //!
 //! The stack of an interrupt that ended a wait loses what was interrupted: that was anything, and is not its cause.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::frame_order::FrameOrder;
 use crate::RecordingError;
@@ -17,7 +17,7 @@ use crate::wait_hints::FrameHint;
 pub(super) struct StackOrder {
     /// For each stored node, its new number.
     new_of_old: Vec<u32>,
-    /// The same for those of which only what the interrupt did is wanted.
+    /// For new numbers of stacks that an interrupt is on, that of the interrupt's part alone.
     of_interrupt: FxHashMap<u32, u32>,
     /// Parent and frame of each new node but the first.
     nodes: Vec<(u32, u32)>,
@@ -55,32 +55,37 @@ impl Merged {
         true
     }
 
-    /// The stack of an interrupt alone: from its leaf to where the interrupt began, and never beyond the kernel.
-    fn interrupt(&mut self, node: u32, of_frame: &[FrameHint]) -> u32 {
+    /// The stack of an interrupt alone: from its leaf to where the interrupt began, and never beyond the kernel. Of a
+    /// waker that was not taken for an interrupt (`is_sure`), only if it is one by its stack.
+    fn interrupt(&mut self, node: u32, is_sure: bool, of_frame: &[FrameHint]) -> Option<u32> {
         let mut frames = Vec::new();
         let mut at = node;
+        let mut begins = false;
         while let Some(&(parent, frame)) = (at as usize).checked_sub(1).and_then(|at| self.nodes.get(at)) {
             let hint = of_frame.get(frame as usize).copied().unwrap_or_default();
             if !hint.is_kernel {
                 break;
             }
             frames.push(frame);
-            if hint.begins_interrupt {
+            begins = hint.interrupt_part.has_own_cause();
+            if begins {
                 break;
             }
             at = parent;
         }
-        frames.into_iter().rev().fold(0, |parent, frame| self.node(parent, frame))
+        (begins || is_sure)
+            .then(|| frames.into_iter().rev().fold(0, |parent, frame| self.node(parent, frame)))
     }
 }
 
 impl StackOrder {
-    /// Reads the stacks. Of the stored nodes in `interrupts`, [`StackOrder::of_interrupt`] will know what the interrupt
-    /// did; `of_frame` says what each frame tells, in the final order of frames.
+    /// Reads the stacks. Of the stored nodes in `wakers`, with whether an interrupt surely ran there,
+    /// [`StackOrder::of_interrupt`] will know the part of the interrupt; `of_frame` says what each frame tells, in the
+    /// final order of frames.
     pub(super) fn read(
         recording: &Recording,
         frames: &FrameOrder,
-        interrupts: &FxHashSet<u32>,
+        wakers: &FxHashMap<u32, bool>,
         of_frame: &[FrameHint],
     ) -> Result<Self, RecordingError> {
         let mut merged = Merged::default();
@@ -96,22 +101,20 @@ impl StackOrder {
             ));
         }
         // In the order of the rows, so that the same recording gives the same bytes.
-        let mut interrupts: Vec<u32> = interrupts.iter().copied().collect();
-        interrupts.sort_unstable();
-        let parts: Vec<(u32, u32)> = interrupts
-            .into_iter()
-            .map(|old| {
-                let node = merged.of_old.get(old as usize).copied().unwrap_or(0);
-                (old, merged.interrupt(node, of_frame))
-            })
-            .collect();
+        let mut wakers: Vec<(u32, bool)> = wakers.iter().map(|(stack, is_sure)| (*stack, *is_sure)).collect();
+        wakers.sort_unstable();
+        let part = |(old, is_sure): (u32, bool)| {
+            let node = merged.of_old.get(old as usize).copied().unwrap_or(0);
+            merged.interrupt(node, is_sure, of_frame).map(|part| (node, part))
+        };
+        let parts: Vec<(u32, u32)> = wakers.into_iter().filter_map(part).collect();
         let Merged { of_old, nodes, known } = merged;
         drop(known);
         let (new_of_merged, nodes) = depth_first(&nodes);
         let new = |merged: u32| new_of_merged[merged as usize];
         Ok(Self {
             new_of_old: of_old.into_iter().map(new).collect(),
-            of_interrupt: parts.into_iter().map(|(old, merged)| (old, new(merged))).collect(),
+            of_interrupt: parts.into_iter().map(|(whole, part)| (new(whole), new(part))).collect(),
             nodes,
         })
     }
@@ -125,9 +128,9 @@ impl StackOrder {
         self.new_of_old.get(old as usize).copied().unwrap_or(0)
     }
 
-    /// The new number of a stored node of which only what the interrupt did is wanted.
-    pub(super) fn of_interrupt(&self, old: u32) -> u32 {
-        self.of_interrupt.get(&old).copied().unwrap_or(0)
+    /// For the final numbers of stacks that an interrupt is on, that of the interrupt's part alone.
+    pub(super) fn of_interrupt(&self) -> FxHashMap<u32, u32> {
+        self.of_interrupt.clone()
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = StackRow> {

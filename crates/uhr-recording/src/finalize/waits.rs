@@ -1,7 +1,7 @@
 //! Waits when the capture has ended. They are read twice: what each stands for, and what the stacks of interrupts are,
 //! is known only when all were seen.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use super::stack_order::StackOrder;
 use super::switch_cost::SwitchCost;
@@ -17,8 +17,8 @@ use crate::waker_tree::WakerTree;
 #[derive(Debug)]
 pub(super) struct EarlierWaits {
     pub(super) cost: SwitchCost,
-    /// Stored stacks of interrupts that ended waits.
-    pub(super) interrupts: FxHashSet<u32>,
+    /// Stored stacks of wakers, and whether an interrupt surely ran there.
+    pub(super) waker_stacks: FxHashMap<u32, bool>,
     shares: WaitShares,
     wakers: WakerTree,
 }
@@ -28,7 +28,7 @@ impl EarlierWaits {
     pub(super) fn read(recording: &Recording, threads: usize) -> Result<Self, RecordingError> {
         let mut seen = Self {
             cost: SwitchCost::new(recording.manifest.ledger.switch_cost_ns, threads),
-            interrupts: FxHashSet::default(),
+            waker_stacks: FxHashMap::default(),
             shares: WaitShares::of(&recording.manifest),
             wakers: WakerTree::new(&recording.table()?)?,
         };
@@ -36,8 +36,9 @@ impl EarlierWaits {
             seen.cost.take_from(&mut rows);
             seen.shares.learn(&rows);
             for (&waker, &stack) in rows.waker.iter().zip(&rows.waker_stack) {
-                if stack != 0 && seen.wakers.interrupt(seen.wakers.of(waker)).is_some() {
-                    seen.interrupts.insert(stack);
+                if stack != 0 {
+                    let is_sure = seen.wakers.is_surely_interrupt(seen.wakers.of(waker));
+                    *seen.waker_stacks.entry(stack).or_default() |= is_sure;
                 }
             }
             Ok(())
@@ -68,17 +69,14 @@ impl<'a> Waits<'a> {
         for row in 0..rows.len() {
             rows.stack[row] = self.remap.of(rows.stack[row]);
             rows.waker[row] = self.seen.wakers.of(rows.waker[row]);
-            let is_interrupt = self.seen.wakers.interrupt(rows.waker[row]).is_some();
-            rows.waker_stack[row] = match is_interrupt {
-                true => self.remap.of_interrupt(rows.waker_stack[row]),
-                false => self.remap.of(rows.waker_stack[row]),
-            };
+            rows.waker_stack[row] = self.remap.of(rows.waker_stack[row]);
         }
         self.kinds.tell(rows, &mut self.seen.wakers);
     }
 
     /// Every waker, once all rows are finished.
-    pub(super) fn wakers(&self) -> Vec<WakerRow> {
+    pub(super) fn wakers(&mut self) -> Vec<WakerRow> {
+        self.seen.wakers.settle();
         self.seen.wakers.rows().to_vec()
     }
 }
