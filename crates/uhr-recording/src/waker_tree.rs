@@ -70,7 +70,7 @@ impl WakerTree {
 
     /// Whether it is an interrupt, and no thread besides.
     pub fn is_surely_interrupt(&self, row: u32) -> bool {
-        self.interrupt(row).is_some() && self.rows.get(row as usize).is_some_and(|row| row.tid.is_none())
+        self.interrupt(row).is_some() && !self.rows.get(row as usize).is_some_and(is_thread)
     }
 
     /// The row of a kind of interrupt.
@@ -80,7 +80,7 @@ impl WakerTree {
 
     /// The row of the thread of this one, if it has one: an interrupt that came while it ran is taken away.
     pub fn thread_alone(&mut self, row: u32) -> Option<u32> {
-        let known = self.rows.get(row as usize).filter(|row| row.tid.is_some())?.clone();
+        let known = self.rows.get(row as usize).filter(|row| is_thread(row))?.clone();
         Some(self.row(WakerRow { interrupt: None, ..known }))
     }
 
@@ -94,7 +94,7 @@ impl WakerTree {
     /// apart, is an interrupt.
     pub fn settle(&mut self) {
         for at in 0..self.rows.len() {
-            if self.interrupt(at as u32).is_some() && self.rows[at].tid.is_some() {
+            if self.interrupt(at as u32).is_some() && is_thread(&self.rows[at]) {
                 self.rows[at] = WakerRow { id: at as u32, interrupt: self.rows[at].interrupt, ..NOT_KNOWN };
             }
             let is_some_kind =
@@ -122,6 +122,10 @@ impl WakerTree {
             id
         })
     }
+}
+
+fn is_thread(row: &WakerRow) -> bool {
+    row.thread.is_some() || row.tid.is_some()
 }
 
 #[cfg(test)]
