@@ -1,0 +1,174 @@
+//! The command under other kernels than this host's: Debian's, from the oldest that uhr is for to the newest, each booted in
+//! an emulated machine. The programs of `tests/truth` measure themselves there, and what `uhr` answers is held against
+//! what they say. Emulated clocks tick when they can: shares and lengths are true, numbers of samples are not.
+//! `./check --all` fetches the kernels and says in `UHR_KERNELS` where they are.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::print_stderr, reason = "what this host cannot do is skipped loudly")]
+
+mod machine;
+
+use machine::{Machine, Said};
+use serde_json::Value;
+
+/// Each sampler, and how it gets user stacks.
+const WAYS: &[(&str, &str)] = &[("perf", "dwarf"), ("ebpf", "fp"), ("ebpf", "dwarf")];
+
+/// Two programs that burn, one of them in a cgroup, which alone is recorded. The way to a task's cgroup is other fields of
+/// the kernel in almost every version.
+const IN_A_CGROUP: &str = "sh -c 'mkdir /sys/fs/cgroup/outer /sys/fs/cgroup/outer/part
+    (echo 0 >/sys/fs/cgroup/outer/part/cgroup.procs; exec shares 30) & shares 30 &
+    uhr record --cgroup /outer --duration 1s -o cgroup; status=$?; killall shares; exit $status'";
+
+#[test]
+#[ignore = "boots an emulated machine"]
+fn slow_linux_5_10() {
+    check("5.10");
+}
+
+#[test]
+#[ignore = "boots an emulated machine"]
+fn slow_linux_6_1() {
+    check("6.1");
+}
+
+#[test]
+#[ignore = "boots an emulated machine"]
+fn slow_linux_6_12() {
+    check("6.12");
+}
+
+#[test]
+#[ignore = "boots an emulated machine"]
+fn slow_linux_6_18() {
+    check("6.18");
+}
+
+#[test]
+#[ignore = "boots an emulated machine"]
+fn slow_linux_7_3() {
+    check("7.3");
+}
+
+fn check(series: &str) {
+    let Some(mut machine) = Machine::with(series) else { return };
+    machine.ask("doctor", "uhr doctor --json");
+    for (sampler, unwind) in WAYS {
+        let name = |what: &str| format!("{sampler}-{unwind}-{what}");
+        let how = format!("--sampler {sampler} --unwind {unwind}");
+        for program in ["shares", "waits"] {
+            let rec = name(program);
+            machine.ask(&rec, &format!("uhr record {how} -o {rec} -- {program}"));
+            machine.ask(&format!("{rec}-overview"), &format!("uhr overview {rec} --json"));
+        }
+        let query = |rec: &str, what: &str| format!("uhr query {} --limit 1000 --json {what}", name(rec));
+        machine.ask(&name("functions"), &query("shares", "--group-by function"));
+        machine.ask(&name("threads"), &query("waits", "--metric off-cpu --group-by thread,wait"));
+        machine.ask(&name("wakers"), &query("waits", "--metric off-cpu --group-by thread,waker"));
+        machine.ask(&name("waiting"), &query("waits", "--metric off-cpu --group-by thread,function"));
+    }
+    machine.ask("record-cgroup", IN_A_CGROUP);
+    machine.ask("cgroup", "uhr query cgroup --group-by process,cgroup --json");
+    let said = machine.boot();
+    assert!(said.json("doctor").to_string().contains(&format!("Linux {series}.")), "it runs under {series}");
+    for (sampler, unwind) in WAYS {
+        check_shares(&said, &format!("{sampler}-{unwind}"));
+        // The C library's functions keep no frame pointers, and a wait's caller is lost with them.
+        check_waits(&said, &format!("{sampler}-{unwind}"), *unwind == "dwarf");
+        if *sampler == "ebpf" {
+            check_wakers(&said, &format!("{sampler}-{unwind}"));
+        }
+    }
+    check_cgroup(&said);
+}
+
+fn number(of: &Value, name: &str) -> f64 {
+    of[name].as_f64().unwrap_or_else(|| panic!("no number {name} in {of:#}"))
+}
+
+/// The sum of a column over the rows of which this is so.
+fn sum(answer: &Value, column: &str, is_it: impl Fn(&Value) -> bool) -> f64 {
+    let rows = answer["rows"].as_array().unwrap();
+    rows.iter().filter(|row| is_it(&row["key"])).map(|row| number(row, column)).sum()
+}
+
+/// CPU time is that of the process's own clock, and its parts stand to each other as the program measured them.
+fn check_shares(said: &Said, way: &str) {
+    let truth = said.json(&format!("{way}-shares"));
+    let answer = said.json(&format!("{way}-functions"));
+    let total = number(&answer["metric"], "total");
+    let expected = number(&truth, "cpu_ns");
+    assert!((total / expected - 1.0).abs() < 0.1, "{way}: {total} ns of {expected}");
+    let planted = ["half", "outer", "fifth"];
+    let seen = planted.map(|name| sum(&answer, "total", |key| key["function"] == name));
+    let (all_seen, all_true): (f64, f64) =
+        (seen.iter().sum(), planted.iter().map(|name| number(&truth, name)).sum());
+    assert!(all_seen > 0.7 * total, "{way}: {seen:?} of {total} have their function");
+    for (name, seen) in planted.iter().zip(seen) {
+        let (share, expected) = (seen / all_seen, number(&truth, name) / all_true);
+        assert!((share - expected).abs() < 0.1, "{way}: {name} {share}, and it was {expected}");
+    }
+}
+
+/// Each thread of the program, what it waits for, and in which function.
+const WAITS: &[(&str, &str, &str)] = &[
+    ("sleeper", "sleep", "naps_here"),
+    ("locker", "lock", "waits_for_lock"),
+    ("conditioner", "lock", "waits_for_condition"),
+    ("piper", "pipe", "waits_for_pipe"),
+    ("parent", "child", "waits_for_child"),
+];
+
+/// Every thread waited as long as it says, for what it waited for, and where stacks are whole in the function where it did.
+fn check_waits(said: &Said, way: &str, has_whole_stacks: bool) {
+    let truth = said.json(&format!("{way}-waits"));
+    let (threads, functions) = (said.json(&format!("{way}-threads")), said.json(&format!("{way}-waiting")));
+    for (thread, wait, function) in WAITS {
+        let of_it = |key: &Value| key["thread"]["name"] == *thread;
+        let (least, most) = (number(&truth[thread], "least_ns"), number(&truth[thread], "most_ns"));
+        let is_true = |seen: f64| least * 0.9 <= seen && seen <= most * 1.1;
+        let in_all = sum(&threads, "self", of_it);
+        assert!(is_true(in_all), "{way}: {thread} {in_all}, and it was {least} to {most}");
+        let for_that = sum(&threads, "self", |key| of_it(key) && key["wait"] == *wait);
+        assert!(
+            for_that > 0.9 * in_all,
+            "{way}: {thread} waited {for_that} of {in_all} for {wait}: {threads:#}"
+        );
+        let there = sum(&functions, "total", |key| of_it(key) && key["function"] == *function);
+        assert!(
+            !has_whole_stacks || is_true(there),
+            "{way}: {function} {there}, and it was {least} to {most}: {functions:#}"
+        );
+    }
+}
+
+/// Each thread of the program, and who ends its wait: a thread, or an interrupt of this kind.
+const WAKERS: &[(&str, &str, &str)] = &[
+    ("sleeper", "interrupt", "timer"),
+    ("locker", "name", "waits"),
+    ("conditioner", "name", "waits"),
+    ("piper", "name", "waits"),
+    ("parent", "name", "child"),
+];
+
+fn check_wakers(said: &Said, way: &str) {
+    let answer = said.json(&format!("{way}-wakers"));
+    for (thread, what, waker) in WAKERS {
+        let in_all = sum(&answer, "self", |key| key["thread"]["name"] == *thread);
+        let by_it = |key: &Value| key["thread"]["name"] == *thread && key["waker"][what] == *waker;
+        let share = sum(&answer, "self", by_it) / in_all;
+        assert!(share > 0.9, "{way}: {thread} is woken by {waker}: {share}: {answer:#}");
+    }
+}
+
+/// Of two processes the one in the group was recorded, and all of its time.
+fn check_cgroup(said: &Said) {
+    said.succeeded("record-cgroup");
+    let answer = said.json("cgroup");
+    let rows = answer["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{answer:#}");
+    let key = &rows[0]["key"];
+    assert_eq!((&key["process"]["name"], &key["cgroup"]), (&"shares".into(), &"/outer/part".into()));
+    let (on_cpu, window) = (number(&rows[0], "self"), number(&answer["recording"], "duration_s") * 1e9);
+    assert!(0.3 * window < on_cpu && on_cpu < 1.01 * window, "one thread that burns: {on_cpu} of {window}");
+}
