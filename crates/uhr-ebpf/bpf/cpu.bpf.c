@@ -67,7 +67,9 @@ int on_tick(struct bpf_perf_event_data *ctx)
     return 0;
 }
 
-static __always_inline int on_fault(struct bpf_perf_event_data *ctx, u16 flags)
+/* One program for both kinds of fault; the cookie of the event says which it is. */
+SEC("perf_event")
+int on_fault(struct bpf_perf_event_data *ctx)
 {
     struct uhr_task task = {};
     if (!(u32)bpf_get_current_pid_tgid() || !is_target(&task)) return 0;
@@ -75,21 +77,9 @@ static __always_inline int on_fault(struct bpf_perf_event_data *ctx, u16 flags)
     if (!draft) return 0;
     COUNT(faults);
     begin_sample(draft, UHR_FAULT, task, bpf_ktime_get_ns());
-    draft->sample.flags = flags;
+    draft->sample.flags = bpf_get_attach_cookie(ctx);
     draft->sample.address = ((volatile struct bpf_perf_event_data *)ctx)->addr;
     put_stack(ctx, draft);
     emit_sample(draft);
     return 0;
-}
-
-SEC("perf_event")
-int on_minor_fault(struct bpf_perf_event_data *ctx)
-{
-    return on_fault(ctx, 0);
-}
-
-SEC("perf_event")
-int on_major_fault(struct bpf_perf_event_data *ctx)
-{
-    return on_fault(ctx, UHR_MAJOR);
 }

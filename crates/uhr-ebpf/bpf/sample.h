@@ -46,17 +46,26 @@ static __always_inline bool follows_frame_pointers(u32 pid)
     return own ? *own : settings.follow_frame_pointers;
 }
 
-/* The program's part, behind the kernel's. */
-static __always_inline void put_user_stack(struct draft *draft)
+/* The program's part, behind the kernel's: a copy of its stack. */
+static __always_inline void put_stack_copy(struct draft *draft)
 {
     struct uhr_sample *sample = &draft->sample;
     u32 begin = sample->kernel_frames * 8;
     if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
-    u8 *out = draft->payload + begin;
+    sample->copied = copy_stack(sample->sp, settings.copy_bytes, draft->payload + begin);
+}
+
+/* The same, or its frames where frame pointers are to be followed. */
+static __always_inline void put_user_stack(struct draft *draft)
+{
+    struct uhr_sample *sample = &draft->sample;
+    u32 begin = sample->kernel_frames * 8;
     if (!follows_frame_pointers(sample->head.pid)) {
-        sample->copied = copy_stack(sample->sp, settings.copy_bytes, out);
+        put_stack_copy(draft);
         return;
     }
+    if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
+    u8 *out = draft->payload + begin;
     /* The window lies where a copy would; so does what a function without a frame has on top of its stack. */
     struct window window = {.words = (u64 *)(draft->payload + 2 * UHR_MAX_FRAMES * 8)};
     sample->flags |= UHR_CHAIN;

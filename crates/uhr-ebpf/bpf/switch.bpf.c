@@ -59,7 +59,8 @@ static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct
     struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
     sample->syscall = syscall_of(current, saved);
     if (saved) put_registers(sample, saved);
-    put_user_stack(draft);
+    /* There are few of these, and always to copy keeps this program short: the verifier walks every path of it. */
+    put_stack_copy(draft);
 }
 
 /* Of some waits the stack is taken as they begin, by lot: the clock cannot see the shortest. */

@@ -22,8 +22,7 @@ pub struct Feature {
 /// What each program is for.
 const PURPOSES: &[(&str, &str)] = &[
     ("on_tick", "CPU samples"),
-    ("on_minor_fault", "page faults"),
-    ("on_major_fault", "page faults that wait for a disk"),
+    ("on_fault", "page faults"),
     ("on_switch", "time off CPU"),
     ("on_waking", "who ends a wait"),
     ("on_fork", "new threads and processes"),

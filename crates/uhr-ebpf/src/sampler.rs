@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, IntoRawFd};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PerfEventOpts};
 
 use crate::abi;
 use crate::clock::{Source, online_cpus};
@@ -195,11 +195,11 @@ impl Sampler {
     fn attach_events(&mut self, options: &Options) -> Result<(), LoadError> {
         let period_ns = 1_000_000_000 / u64::from(options.frequency.max(1));
         let wanted = [
-            ("on_tick", Source::Clock { period_ns }),
-            ("on_minor_fault", Source::MinorFaults { period: options.fault_period }),
-            ("on_major_fault", Source::MajorFaults),
+            ("on_tick", Source::Clock { period_ns }, 0),
+            ("on_fault", Source::MinorFaults { period: options.fault_period }, 0),
+            ("on_fault", Source::MajorFaults, abi::MAJOR),
         ];
-        for (name, source) in wanted {
+        for (name, source, cookie) in wanted {
             for cpu in online_cpus() {
                 let event = match source.open(cpu) {
                     Ok(event) => event,
@@ -207,21 +207,22 @@ impl Sampler {
                     Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
                     Err(error) => return Err(LoadError::at("perf_event_open")(error)),
                 };
-                self.attach_event(name, event)?;
+                self.attach_event(name, event, u64::from(cookie))?;
             }
         }
         Ok(())
     }
 
-    fn attach_event(&mut self, name: &'static str, event: File) -> Result<(), LoadError> {
+    fn attach_event(&mut self, name: &'static str, event: File, cookie: u64) -> Result<(), LoadError> {
         let Some(program) =
             self.object.progs_mut().find(|program| program.name() == name && program.autoload())
         else {
             return Ok(());
         };
+        let opts = PerfEventOpts { cookie, ..PerfEventOpts::default() };
         // libbpf closes the descriptor with the link.
         let link = program
-            .attach_perf_event(event.into_raw_fd())
+            .attach_perf_event_with_opts(event.into_raw_fd(), opts)
             .map_err(LoadError::bpf("attaching a program to a perf event"))?;
         self.links.push(link);
         Ok(())
