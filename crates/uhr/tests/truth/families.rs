@@ -9,10 +9,12 @@ fn tolerance(who: Who) -> f64 {
     if who.is_ordinary() { 0.12 } else { 0.04 }
 }
 
-fn family_is_right(who: Who) {
+fn family_is_right(who: Who, sampler: &str) {
     let place = Place::new();
     let program = place.c("family.c", &[]);
-    let Some(recorded) = place.record(who, "rec", &[], &[&program]).or_skip() else { return };
+    let Some(recorded) = place.record(who, "rec", &["--sampler", sampler], &[&program]).or_skip() else {
+        return;
+    };
     let truth = recorded.truth();
     let by_name = recorded.ask("query --group-by thread-name --limit 100");
     for (name, burned) in [("alpha worker", 0.25e9), ("beta worker", 0.25e9), ("renamed child", 0.2e9)] {
@@ -42,10 +44,15 @@ fn family_is_right(who: Who) {
 
 #[test]
 fn names_forks_and_execs() {
-    family_is_right(Who::Us);
+    family_is_right(Who::Us, "auto");
+}
+
+#[test]
+fn names_forks_and_execs_by_perf_events() {
+    family_is_right(Who::Us, "perf");
 }
 
 #[test]
 fn names_forks_and_execs_as_an_ordinary_user() {
-    family_is_right(Who::Ordinary);
+    family_is_right(Who::Ordinary, "auto");
 }

@@ -3,11 +3,12 @@
 use crate::harness::{Place, Recorded, Who, assert_near, number, row};
 
 /// Records the program; holds everything against its own count but how the faults are shared out.
-fn record(who: Who, pages: &str, steps: &str) -> Option<(Place, Recorded)> {
+fn record(who: Who, sampler: &str, pages: &str, steps: &str) -> Option<(Place, Recorded)> {
     let place = Place::new();
     let program = place.c("faults.c", &[]);
     let file = place.path("pages");
-    let recorded = place.record(who, "rec", &[], &[&program, &file, &pages, &steps]).or_skip()?;
+    let options = ["--sampler", sampler];
+    let recorded = place.record(who, "rec", &options, &[&program, &file, &pages, &steps]).or_skip()?;
     let truth = recorded.truth();
     let all = recorded.ask("query --metric page-faults --group-by function");
     assert_near("all", number(&all["metric"], "total"), number(&truth, "all"), 0.02);
@@ -34,12 +35,18 @@ fn shares_are_right(recorded: &Recorded, tolerance: f64, more: f64) {
 /// Faults are sampled at a fixed distance: a function's count is right to within one distance at each of its ends.
 #[test]
 fn page_faults_by_function_and_region_and_the_peak_of_memory() {
-    let recorded = record(Who::Us, "8000", "0");
+    let recorded = record(Who::Us, "auto", "8000", "0");
+    recorded.inspect(|(_place, recorded)| shares_are_right(recorded, 0.02, 150.0));
+}
+
+#[test]
+fn page_faults_by_perf_events() {
+    let recorded = record(Who::Us, "perf", "8000", "0");
     recorded.inspect(|(_place, recorded)| shares_are_right(recorded, 0.02, 150.0));
 }
 
 #[test]
 fn an_ordinary_user_sees_page_faults_too() {
-    let recorded = record(Who::Ordinary, "8000", "1000");
+    let recorded = record(Who::Ordinary, "auto", "8000", "1000");
     recorded.inspect(|(_place, recorded)| shares_are_right(recorded, 0.02, 150.0));
 }

@@ -46,6 +46,24 @@ pub(crate) fn has(program: &str) -> bool {
     is_there
 }
 
+/// Whether uhr's own programs can be loaded into the kernel; says loudly if not.
+pub(crate) fn has_ebpf() -> bool {
+    let has = is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
+    if !has {
+        eprintln!("SKIPPED: eBPF needs root and a kernel with BTF");
+    }
+    has
+}
+
+/// Time of all CPUs that no thread's clock has, though a thread had the CPU: interrupts, and what the host took.
+pub(crate) fn taken_ns() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap();
+    let ticks: Vec<f64> =
+        text.lines().next().unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
+    // Of irq, softirq and steal; a tick of this file is 10 ms everywhere.
+    ticks[5..8].iter().sum::<f64>() * 1e7
+}
+
 /// A file of `programs/`.
 pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/truth/programs").join(name)
@@ -310,4 +328,11 @@ pub(crate) fn number(truth: &Value, name: &str) -> f64 {
 pub(crate) fn assert_near(what: &str, seen: f64, truth: f64, tolerance: f64) {
     let off = (seen - truth) / truth;
     assert!(off.abs() <= tolerance, "{what}: {seen} is {:+.2} % off the truth {truth}", off * 100.0);
+}
+
+/// Fails unless `seen` is the CPU time that a thread's clock has told, within 8 % (a few ticks of the sampling clock), or
+/// more by what was taken from the CPUs meanwhile.
+pub(crate) fn assert_on_cpu(what: &str, seen: f64, truth: f64, taken_ns: f64) {
+    let (least, most) = (truth * 0.92, truth * 1.08 + taken_ns);
+    assert!((least..=most).contains(&seen), "{what}: {seen} ns on a CPU, and it was {least} to {most}");
 }

@@ -5,7 +5,9 @@
 #![allow(clippy::print_stderr, reason = "what this host cannot do is skipped loudly")]
 
 mod agreement;
+mod capabilities;
 mod damaged;
+mod early;
 mod endings;
 mod families;
 mod faults;
@@ -14,10 +16,16 @@ mod hostile_names;
 mod interrupts;
 mod intervals;
 mod jit;
+mod killed;
 mod languages;
+mod major_faults;
 mod native;
 mod shares;
 mod short_lives;
 mod statuses;
+mod syscalls;
+mod thread_time;
 mod unprivileged;
+mod wait_lengths;
 mod waits;
+mod wakers;

@@ -3,10 +3,11 @@
 use crate::harness::{Place, Who, is_root, line_of};
 use crate::shares::{assert_bottom, assert_line, assert_path, assert_totals, assert_whole};
 
-fn shares_are_right(flags: &[&str], unwind: &str, who: Who) {
+fn shares_are_right(flags: &[&str], unwind: &str, who: Who, sampler: &str) {
     let place = Place::new();
     let program = place.c("shares.c", flags);
-    let recorded = place.record(who, "rec", &["--unwind", unwind], &[&program, &"1.5"]);
+    let options = ["--unwind", unwind, "--sampler", sampler];
+    let recorded = place.record(who, "rec", &options, &[&program, &"1.5"]);
     let Some(recorded) = recorded.or_skip() else { return };
     assert_totals(&recorded, &[("half", "half"), ("outer", "outer"), ("inner", "outer"), ("fifth", "fifth")]);
     // The inlined function has the time of the one that it was put into.
@@ -30,38 +31,44 @@ const WITH: &[&str] = &["-fno-omit-frame-pointer", "-DKEEP_FRAMES"];
 
 #[test]
 fn without_frame_pointers_chosen_by_uhr() {
-    shares_are_right(WITHOUT, "auto", Who::Us);
+    shares_are_right(WITHOUT, "auto", Who::Us, "auto");
 }
 
 #[test]
 fn without_frame_pointers_by_unwind_tables() {
-    shares_are_right(WITHOUT, "dwarf", Who::Us);
+    shares_are_right(WITHOUT, "dwarf", Who::Us, "auto");
 }
 
 #[test]
 fn with_frame_pointers_by_unwind_tables() {
-    shares_are_right(WITH, "dwarf", Who::Us);
+    shares_are_right(WITH, "dwarf", Who::Us, "auto");
 }
 
 #[test]
 fn with_frame_pointers_chosen_by_uhr() {
-    shares_are_right(WITH, "auto", Who::Us);
+    shares_are_right(WITH, "auto", Who::Us, "auto");
 }
 
 #[test]
 fn with_frame_pointers_by_frame_pointers() {
-    shares_are_right(WITH, "fp", Who::Us);
+    shares_are_right(WITH, "fp", Who::Us, "auto");
 }
 
 /// gcc 12 leaves the frame out of functions that do not touch the stack: their callers are not in the kernel's chain.
 #[test]
 fn with_frame_pointers_but_in_leaves_by_frame_pointers() {
-    shares_are_right(&["-fno-omit-frame-pointer"], "fp", Who::Us);
+    shares_are_right(&["-fno-omit-frame-pointer"], "fp", Who::Us, "auto");
+}
+
+#[test]
+fn by_perf_events() {
+    shares_are_right(WITHOUT, "dwarf", Who::Us, "perf");
+    shares_are_right(WITH, "fp", Who::Us, "perf");
 }
 
 #[test]
 fn without_frame_pointers_as_an_ordinary_user() {
     if is_root() {
-        shares_are_right(WITHOUT, "auto", Who::Ordinary);
+        shares_are_right(WITHOUT, "auto", Who::Ordinary, "auto");
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::harness::{Place, Who, number};
 
-fn time_is_exact(who: Who, kind: &str, count: &str) {
+fn time_is_exact(who: Who, sampler: &str, kind: &str, count: &str) {
     let place = Place::new();
     let program = place.c("short.c", &[]);
     let summary = place.path("summary.json");
-    let options = ["--summary", summary.to_str().unwrap()];
+    let options = ["--sampler", sampler, "--summary", summary.to_str().unwrap()];
     let recorded = place.record(who, "rec", &options, &[&program, &kind, &count]);
     let Some(recorded) = recorded.or_skip() else { return };
     let answer = recorded.ask("query --group-by command");
@@ -24,20 +24,25 @@ fn time_is_exact(who: Who, kind: &str, count: &str) {
 
 #[test]
 fn two_hundred_short_threads() {
-    time_is_exact(Who::Us, "threads", "200");
+    time_is_exact(Who::Us, "auto", "threads", "200");
+}
+
+#[test]
+fn two_hundred_short_threads_by_perf_events() {
+    time_is_exact(Who::Us, "perf", "threads", "200");
 }
 
 #[test]
 fn two_hundred_short_threads_of_an_ordinary_user() {
-    time_is_exact(Who::Ordinary, "threads", "200");
+    time_is_exact(Who::Ordinary, "auto", "threads", "200");
 }
 
 #[test]
-fn a_thousand_children() {
-    time_is_exact(Who::Us, "children", "1000");
+fn two_thousand_children() {
+    time_is_exact(Who::Us, "auto", "children", "2000");
 }
 
 #[test]
 fn a_thousand_children_of_an_ordinary_user() {
-    time_is_exact(Who::Ordinary, "children", "1000");
+    time_is_exact(Who::Ordinary, "auto", "children", "1000");
 }

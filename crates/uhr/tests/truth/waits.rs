@@ -13,10 +13,10 @@ const WAITS: &[(&str, &str, &str)] = &[
     ("parent", "waits_for_child", "child"),
 ];
 
-fn record(who: Who) -> Option<Recorded> {
+fn record(who: Who, sampler: &str) -> Option<Recorded> {
     let place = Place::new();
     let program = place.c("waits.c", &[]);
-    let recorded = place.record(who, "rec", &[], &[&program]).or_skip()?;
+    let recorded = place.record(who, "rec", &["--sampler", sampler], &[&program]).or_skip()?;
     check_threads(&recorded);
     check_functions(&recorded);
     check_kinds(&recorded, who);
@@ -58,12 +58,17 @@ fn check_kinds(recorded: &Recorded, who: Who) {
 
 #[test]
 fn waits_have_their_lengths_kinds_and_functions() {
-    record(Who::Us);
+    record(Who::Us, "auto");
+}
+
+#[test]
+fn waits_by_perf_events() {
+    record(Who::Us, "perf");
 }
 
 #[test]
 fn an_ordinary_user_sees_waits_with_the_functions_too() {
-    record(Who::Ordinary);
+    record(Who::Ordinary, "auto");
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! Stacks of waits are taken by a clock and by lot. What they stand for must not depend on how long the waits are.
+
+use serde_json::Value;
+
+use crate::harness::{Place, Recorded, Who, assert_near, has_ebpf, number, row};
+use crate::shares::interval;
+
+/// Threads that wait for all lengths by one system call.
+const MIXED: &[(&str, &[&str])] = &[
+    ("napper", &["naps_100us", "naps_1ms", "naps_10ms", "naps_100ms"]),
+    ("worder", &["word_100us", "word_1ms", "word_10ms", "word_100ms"]),
+];
+
+fn by_function(recorded: &Recorded, thread: &str) -> Value {
+    recorded.ask(&format!("query --metric off-cpu --group-by function --limit 1000 --thread {thread}"))
+}
+
+/// The function's true time lies in the printed interval, stretched to twice its width (see `assert_share`), or is 5 %
+/// off at most.
+fn assert_function(answer: &Value, truth: &Value, all_ns: f64, function: &str) {
+    let seen = row(answer, "function", function);
+    let (share, true_share) = (number(seen, "total_share"), number(truth, function) / all_ns);
+    let [low, high] = interval(seen, "total");
+    let is_wide = high - low > 0.5;
+    let holds = (2.0 * low - share..=2.0 * high - share).contains(&true_share);
+    let is_close = (share / true_share - 1.0).abs() <= 0.05;
+    let is_near = (share - true_share).abs() < 0.12;
+    assert!(
+        is_close || (holds && !is_wide) || (is_wide && is_near),
+        "{function}: {share} in [{low}, {high}], and the truth is {true_share}"
+    );
+}
+
+#[test]
+fn waits_of_all_lengths_have_their_shares() {
+    if !has_ebpf() {
+        return;
+    }
+    let place = Place::new();
+    let program = place.c("lengths.c", &[]);
+    let options = ["--sampler", "ebpf"];
+    let Some(recorded) = place.record(Who::Us, "rec", &options, &[&program, &"7"]).or_skip() else { return };
+    let truth = recorded.truth();
+    for (thread, functions) in MIXED {
+        let truth = &truth[thread];
+        let away: f64 = functions.iter().map(|function| number(truth, function)).sum();
+        let answer = by_function(&recorded, thread);
+        let seen = number(&answer["metric"], "total");
+        let least = away - number(truth, "delay_ns");
+        assert!(
+            least * 0.98 <= seen && seen <= away * 1.02,
+            "{thread}: {seen}, and it was {least} to {away}"
+        );
+        functions.iter().for_each(|function| assert_function(&answer, truth, away, function));
+    }
+    // A thread that keeps step with the clock, and one whose waits are longer than any look is away.
+    for (thread, function) in [("in-step", "naps_exactly_10ms"), ("sleeper", "naps_1s")] {
+        let answer = by_function(&recorded, thread);
+        let seen = number(row(&answer, "function", function), "total");
+        let away = number(&truth[thread], function) - number(&truth[thread], "delay_ns") / 2.0;
+        assert_near(function, seen, away, 0.03);
+    }
+}
