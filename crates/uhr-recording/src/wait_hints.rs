@@ -71,12 +71,16 @@ pub struct NodeHint {
     pub is_kernel: bool,
     /// Whether it is a thread of a pool that waits for work.
     pub waits_for_work: bool,
-    /// The node that waits: its nearest that is not the scheduler.
+    /// Whether it is the scheduler, or what that calls.
+    pub in_scheduler: bool,
+    /// The node that waits, or that wakes: its nearest that is not the scheduler.
     pub waits_at: u32,
 }
 
-/// The kernel's ways into the scheduler, by the beginning of their names.
-const SCHEDULER: &[&str] = &["schedule", "__schedule", "preempt_schedule", "__cond_resched", "io_schedule"];
+/// The kernel's ways into the scheduler, by the beginning of their names: to leave a CPU, and to wake a thread. What they
+/// call is the recorder's own program, where that took the stack.
+const SCHEDULER: &[&str] =
+    &["schedule", "__schedule", "preempt_schedule", "__cond_resched", "io_schedule", "try_to_wake_up"];
 
 impl FrameHint {
     /// What a function of the kernel tells.
@@ -145,7 +149,8 @@ impl NodeHint {
             let outer = of_node.get(parent as usize).copied().unwrap_or_default();
             let pool = own.pool.called_by(pools.get(parent as usize).copied().unwrap_or_default());
             // Nothing but the scheduler: then it is that.
-            let is_below = own.is_scheduler && outer.waits_at != 0;
+            let in_scheduler = own.is_scheduler || (outer.in_scheduler && own.is_kernel);
+            let is_below = in_scheduler && outer.waits_at != 0;
             of_node.push(Self {
                 kind: own.kind.or(outer.kind),
                 syscall: outer.syscall.or(own.syscall),
@@ -157,6 +162,7 @@ impl NodeHint {
                 },
                 is_kernel: own.is_kernel && outer.is_kernel,
                 waits_for_work: pool == PoolPart::Loop,
+                in_scheduler,
                 waits_at: if is_below { outer.waits_at } else { of_node.len() as u32 },
             });
             pools.push(pool);
@@ -181,6 +187,15 @@ mod tests {
         assert_eq!((of_node[5].kind, of_node[5].syscall), (Some(WaitKind::Pipe), Some(0)));
         assert_eq!((of_node[5].waits_at, of_node[4].waits_at), (4, 4), "pipe_read waits, not the scheduler");
         assert_eq!((of_node[1].kind, of_node[1].syscall), (None, None));
+    }
+
+    #[test]
+    fn what_the_scheduler_calls_neither_waits_nor_wakes() {
+        let of_node =
+            of_stack(&["ksys_read", "pipe_read", "schedule", "__schedule", "bpf_trace_run4", "unknown"]);
+        assert_eq!(of_node[6].waits_at, 2);
+        let of_node = of_stack(&["do_futex", "futex_wake", "try_to_wake_up", "bpf_trace_run1"]);
+        assert_eq!(of_node[4].waits_at, 2);
     }
 
     #[test]

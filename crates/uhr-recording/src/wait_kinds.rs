@@ -74,6 +74,7 @@ impl WaitKinds {
             return;
         }
         let hint = self.of_node.get(stack as usize).copied().unwrap_or_default();
+        rows.waker_stack[row] = hint.waits_at;
         let is_thread = match (wakers.thread_alone(waker), wakers.interrupt(waker)) {
             (Some(_), None) => !hint.in_interrupt,
             (Some(_), Some(_)) => stack != 0 && !hint.in_interrupt,
@@ -87,7 +88,8 @@ impl WaitKinds {
         let kind = known.or(hint.interrupt).unwrap_or(Interrupt::Other);
         rows.waker[row] = wakers.interrupt_of(kind);
         wakers.saw(rows.thread[row], kind);
-        rows.waker_stack[row] = self.of_interrupt.get(&stack).copied().unwrap_or(stack);
+        let part = self.of_interrupt.get(&stack).copied().unwrap_or(stack);
+        rows.waker_stack[row] = self.of_node.get(part as usize).map_or(part, |hint| hint.waits_at);
     }
 }
 
