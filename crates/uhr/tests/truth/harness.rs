@@ -155,6 +155,21 @@ impl Place {
     }
 }
 
+/// The programs, maps and links in the kernel that a process holds, as `bpftool` takes them: the kind and the id.
+pub(crate) fn held_by(pid: u32) -> Vec<(&'static str, String)> {
+    let mut held = Vec::new();
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return held };
+    for file in files.flatten() {
+        let Ok(text) = fs::read_to_string(file.path()) else { continue };
+        let id =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(|id| id.trim().to_owned());
+        // A link says which program it runs, too.
+        let kinds = [("link", "link_id:"), ("prog", "prog_id:"), ("map", "map_id:")];
+        held.extend(kinds.iter().find_map(|(kind, name)| Some((*kind, id(name)?))));
+    }
+    held
+}
+
 /// Runs a compiler.
 pub(crate) fn built(command: &mut Command) {
     let done = command.output().unwrap();

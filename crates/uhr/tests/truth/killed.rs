@@ -1,24 +1,8 @@
 //! uhr killed in the midst of it: the kernel keeps nothing of its programs.
 
-use std::fs;
 use std::process::Command;
 
-use crate::harness::{Place, Who, has, has_ebpf, wait_until};
-
-/// The programs, maps and links that a process holds, as `bpftool` takes them: the kind and the id.
-fn held_by(pid: u32) -> Vec<(&'static str, String)> {
-    let mut held = Vec::new();
-    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return held };
-    for file in files.flatten() {
-        let Ok(text) = fs::read_to_string(file.path()) else { continue };
-        let id =
-            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(|id| id.trim().to_owned());
-        // A link says which program it runs, too.
-        let kinds = [("link", "link_id:"), ("prog", "prog_id:"), ("map", "map_id:")];
-        held.extend(kinds.iter().find_map(|(kind, name)| Some((*kind, id(name)?))));
-    }
-    held
-}
+use crate::harness::{Place, Who, has, has_ebpf, held_by, wait_until};
 
 fn is_there(kind: &str, id: &str) -> bool {
     let found = Command::new("bpftool").args([kind, "show", "id", id]).output().unwrap();

@@ -6,6 +6,8 @@
 
 mod agreement;
 mod capabilities;
+mod cgroups;
+mod crews;
 mod damaged;
 mod early;
 mod endings;

@@ -22,7 +22,7 @@ static void *brief(void *of) { prctl(PR_SET_NAME, "newborn"); work(5000000); ret
 
 int main(int argc, char **argv) {
     pthread_t one, other;
-    end_ns = wall_ns() + 1000000000u * (unsigned)(argc > 1 ? atoi(argv[1]) : 3);
+    end_ns = wall_ns() + 1000000000ull * (unsigned)(argc > 1 ? atoi(argv[1]) : 3);
     pthread_create(&one, 0, steady, 0);
     printf("it runs\n");
     fflush(stdout);

@@ -61,7 +61,7 @@ static void *work(void *of) {
 }
 
 int main(int argc, char **argv) {
-    end_ns = wall_ns() + 1000000000u * (unsigned)(argc > 1 ? atoi(argv[1]) : 8);
+    end_ns = wall_ns() + 1000000000ull * (unsigned)(argc > 1 ? atoi(argv[1]) : 8);
     struct job jobs[] = {
         {"napper", {{"naps_100us", naps_100us, 845, 0}, {"naps_1ms", naps_1ms, 130, 0}, {"naps_10ms", naps_10ms, 22, 0}, {"naps_100ms", naps_100ms, 3, 0}}, 0, 88172645463325252u, 0},
         {"worder", {{"word_100us", word_100us, 845, 0}, {"word_1ms", word_1ms, 130, 0}, {"word_10ms", word_10ms, 22, 0}, {"word_100ms", word_100ms, 3, 0}}, 0, 6364136223846793005u, 0},
