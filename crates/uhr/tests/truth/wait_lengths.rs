@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Place, Recorded, Who, assert_near, has_ebpf, number, row};
+use crate::harness::{Place, Recorded, Who, assert_near, has_ebpf, number, row, rows};
 use crate::shares::interval;
 
 /// Threads that wait for all lengths by one system call.
@@ -31,6 +31,15 @@ fn assert_function(answer: &Value, truth: &Value, all_ns: f64, function: &str) {
     );
 }
 
+/// What uhr itself puts on a stack to read it is no function that waits.
+fn assert_ends_where_it_waits(answer: &Value) {
+    let is_own =
+        |name: &str| name.starts_with("bpf_") || name.starts_with("[kernel]+") || name == "__schedule";
+    let own = rows(answer).iter().filter(|row| row["key"]["function"].as_str().is_some_and(is_own));
+    let share: f64 = own.map(|row| number(row, "self_share")).sum();
+    assert!(share < 0.01, "{share} of the waits end in what reads their stacks: {answer:#}");
+}
+
 #[test]
 fn waits_of_all_lengths_have_their_shares() {
     if !has_ebpf() {
@@ -51,6 +60,7 @@ fn waits_of_all_lengths_have_their_shares() {
             least * 0.98 <= seen && seen <= away * 1.02,
             "{thread}: {seen}, and it was {least} to {away}"
         );
+        assert_ends_where_it_waits(&answer);
         functions.iter().for_each(|function| assert_function(&answer, truth, away, function));
     }
     // A thread that keeps step with the clock, and one whose waits are longer than any look is away.

@@ -10,12 +10,17 @@ fn share_by(recorded: &Recorded, thread: &str, is_it: impl Fn(&Value) -> bool) -
     rows(&answer).iter().filter(|row| is_it(&row["key"]["waker"])).map(|row| number(row, "self_share")).sum()
 }
 
-/// The share of a thread's waits at whose end these threads had woken each other: the last first.
+/// The share of a thread's waits at whose end these threads had woken each other, the last first, and the timer the
+/// first of them.
 fn share_of_chain(recorded: &Recorded, thread: &str, chain: &[&str]) -> f64 {
     let answer = recorded.ask(&format!("call-paths --wakers --limit 1000 --thread {thread}"));
     let is_it = |row: &&Value| {
         let woken_by = row["woken_by"].as_array().unwrap();
-        chain.iter().enumerate().all(|(hop, name)| woken_by.get(hop).is_some_and(|by| by["name"] == *name))
+        let is_chain = chain
+            .iter()
+            .enumerate()
+            .all(|(hop, name)| woken_by.get(hop).is_some_and(|by| by["name"] == *name));
+        is_chain && woken_by.get(chain.len()).is_some_and(|by| by["interrupt"] == "timer")
     };
     rows(&answer).iter().filter(is_it).map(|row| number(row, "self_share")).sum()
 }
@@ -50,7 +55,7 @@ fn a_relays_wakers_are_named_and_chained() {
         let [first, second, third] = [1, 2, 3].map(|place| format!("{means}-{place}"));
         assert_nearly_all(&second, share_by(&recorded, &second, |waker| waker["name"] == first));
         assert_nearly_all(&third, share_by(&recorded, &third, |waker| waker["name"] == second));
-        assert_nearly_all("two hops", share_of_chain(&recorded, &third, &[&second, &first]));
+        assert_nearly_all("all hops", share_of_chain(&recorded, &third, &[&second, &first]));
     }
 }
 
