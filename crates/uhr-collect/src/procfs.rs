@@ -63,6 +63,23 @@ pub(crate) fn process_of(tid: u32) -> Option<u32> {
     std::str::from_utf8(line).ok()?.trim().parse().ok()
 }
 
+/// These processes and all that descend from them, as far as they live.
+pub(crate) fn with_descendants(mut pids: Vec<u32>) -> Vec<u32> {
+    let Ok(folder) = std::fs::read_dir("/proc") else { return pids };
+    let processes = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u32)> = processes.filter_map(|pid| Some((pid, stat(pid, pid)?.parent))).collect();
+    let mut at = 0;
+    while let Some(&parent) = pids.get(at) {
+        at += 1;
+        for &(child, of) in &parents {
+            if of == parent && !pids.contains(&child) {
+                pids.push(child);
+            }
+        }
+    }
+    pids
+}
+
 /// The program that a process runs.
 pub(crate) fn executable(pid: u32) -> Option<String> {
     let path: PathBuf = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;

@@ -31,6 +31,8 @@ struct Told {
 pub(crate) struct ThreadSums {
     /// Row of `threads`.
     thread: u32,
+    /// When its row begins.
+    began_ns: u64,
     /// Until when sums have been told.
     told_ns: u64,
     waits: FxHashMap<Why, Told>,
@@ -49,7 +51,7 @@ impl ThreadSums {
     /// A thread whose row begins at `now_ns`; `is_new` if the thread itself does.
     pub(crate) fn new(thread: u32, now_ns: u64, is_new: bool) -> Self {
         let faults_before = is_new.then_some(0);
-        Self { thread, told_ns: now_ns, faults_before, ..Self::default() }
+        Self { thread, began_ns: now_ns, told_ns: now_ns, faults_before, ..Self::default() }
     }
 
     /// The same, for a thread that executed a program: the sums so far are another row's.
@@ -126,12 +128,15 @@ impl ThreadSums {
         let told = self.waits.entry(end.why).or_default();
         told.ns += wait_ns;
         told.count += 1;
-        let wait = Told { ns: wait_ns, count: 1 };
-        self.push(end.since_ns, end.woken_ns, wait, end.why, false, Some(looked), writer);
         let queued_ns = end.head.time_ns.saturating_sub(end.woken_ns);
         self.runqueue.ns += queued_ns;
-        let queued = Told { ns: queued_ns, count: 1 };
-        self.push(end.woken_ns, end.head.time_ns, queued, end.why, true, Some(looked), writer);
+        // It may have begun before the thread's row.
+        let since_ns = end.since_ns.max(self.began_ns);
+        let woken_ns = end.woken_ns.max(since_ns);
+        let wait = Told { ns: woken_ns - since_ns, count: 1 };
+        self.push(since_ns, woken_ns, wait, end.why, false, Some(looked), writer);
+        let queued = Told { ns: end.head.time_ns.saturating_sub(woken_ns), count: 1 };
+        self.push(woken_ns, end.head.time_ns, queued, end.why, true, Some(looked), writer);
     }
 
     /// The thread, its row or the recording ended: what it was doing then is counted up to that moment.
@@ -145,6 +150,8 @@ impl ThreadSums {
             return;
         }
         let Some(mut last) = self.last.take() else { return };
+        // What it does may have begun before its row.
+        last.since_ns = last.since_ns.max(self.began_ns);
         let open = Told { ns: now_ns.saturating_sub(last.since_ns), count: 1 };
         match last.state {
             State::Running => last.on_cpu_ns += open.ns,

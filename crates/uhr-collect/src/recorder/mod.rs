@@ -140,7 +140,7 @@ impl Recorder {
         let decoder = source.session.decoder();
         take_in(&mut pipeline, &target, &threads, start_ns);
         granted.unattached.iter().for_each(|&tid| pipeline.tasks.has_no_events(tid));
-        if !matches!(options.target, Target::Child { .. }) || source.sampler.is_some() {
+        if !matches!(options.target, Target::Child { .. }) && source.sampler.is_none() {
             source
                 .session
                 .enable()
@@ -315,11 +315,12 @@ fn check_proc() -> Result<(), CollectError> {
     if seen == std::process::id().to_string() { Ok(()) } else { Err(CollectError::ForeignProc { seen }) }
 }
 
-/// Pids as processes: `top -H` shows tids, and a pid may be given twice.
+/// Pids as processes with their children (a server's work is done by those): `top -H` shows tids, and a pid may be given
+/// twice.
 fn by_process(target: &Target) -> Result<Target, CollectError> {
     let Target::Processes(pids) = target else { return Ok(target.clone()) };
     let process = |&pid: &u32| procfs::process_of(pid).ok_or(CollectError::NoSuchProcess { pid });
-    let mut processes = pids.iter().map(process).collect::<Result<Vec<u32>, _>>()?;
+    let mut processes = procfs::with_descendants(pids.iter().map(process).collect::<Result<_, _>>()?);
     processes.sort_unstable();
     processes.dedup();
     Ok(Target::Processes(processes))
@@ -328,11 +329,13 @@ fn by_process(target: &Target) -> Result<Target, CollectError> {
 /// The threads that live now, of each process.
 fn threads_of(target: &Target) -> Result<Vec<(u32, Vec<u32>)>, CollectError> {
     let Target::Processes(pids) = target else { return Ok(Vec::new()) };
-    let listed = pids.iter().map(|&pid| match procfs::threads(pid) {
-        tids if tids.is_empty() => Err(CollectError::NoSuchProcess { pid }),
-        tids => Ok((pid, tids)),
-    });
-    listed.collect()
+    // A process that was there a moment ago may have ended.
+    let threads: Vec<_> = pids.iter().map(|&pid| (pid, procfs::threads(pid))).collect();
+    let living: Vec<_> = threads.into_iter().filter(|(_, tids)| !tids.is_empty()).collect();
+    match (living.is_empty(), pids.first()) {
+        (true, Some(&pid)) => Err(CollectError::NoSuchProcess { pid }),
+        _ => Ok(living),
+    }
 }
 
 fn take_in(pipeline: &mut Pipeline, target: &Target, threads: &[(u32, Vec<u32>)], now_ns: u64) {

@@ -56,10 +56,11 @@ impl Opened {
             let reason = format!("they copy at most {} KiB of a stack", uhr_ebpf::MAX_COPY_BYTES >> 10);
             return Self::perf(options, target, threads, unwinding, Some(reason));
         }
-        match Sampler::start(&kernel_options(options, scope(target)?, &unwinding)) {
-            Ok(sampler) => Self::ebpf(options, unwinding, sampler),
-            Err(error) if !may_choose => Err(error.into()),
-            Err(error) => Self::perf(options, target, threads, unwinding, Some(error.to_string())),
+        match Self::ebpf(options, target, &unwinding) {
+            Err(error) if may_choose => {
+                Self::perf(options, target, threads, unwinding, Some(error.to_string()))
+            }
+            opened => opened,
         }
     }
 
@@ -95,16 +96,20 @@ impl Opened {
             stack_size: (!unwinding.by_frame_pointers).then_some(granted.stack_copy_bytes),
             kernel_visible: granted.kernel_visible,
             wait_stacks: if granted.switch_stacks { "switch" } else { "outside" }.to_owned(),
-            ..settings_of(options, unwinding)
+            ..settings_of(options, &unwinding)
         };
         let kernel_side = KernelSide { refused, ..KernelSide::default() };
         Ok(Self { source: Source { session, sampler: None }, settings, kernel_side })
     }
 
-    fn ebpf(options: &Options, unwinding: Unwinding, sampler: Sampler) -> Result<Self, CollectError> {
+    fn ebpf(options: &Options, target: &Target, unwinding: &Unwinding) -> Result<Self, CollectError> {
         let sideband =
             perf::Settings { data_mappings: true, sideband_only: true, ..perf::Settings::default() };
-        let session = Session::open(Targets::WholeMachine, &sideband)?;
+        let mut session = Session::open(Targets::WholeMachine, &sideband)?;
+        let scope = scope(target)?;
+        // Who is made from now on is told of; then the sampler begins, and with it the recording.
+        session.enable().map_err(|source| CollectError::System { step: "enabling the events", source })?;
+        let sampler = Sampler::start(&kernel_options(options, scope, unwinding))?;
         let settings = Settings {
             sampler: "ebpf".to_owned(),
             frequency_hz: options.frequency,
@@ -143,7 +148,7 @@ fn scope(target: &Target) -> Result<Scope, CollectError> {
     })
 }
 
-fn settings_of(options: &Options, unwinding: Unwinding) -> Settings {
+fn settings_of(options: &Options, unwinding: &Unwinding) -> Settings {
     let (target, command, pids) = match &options.target {
         Target::Child { program, .. } => {
             ("command", Some(program.to_string_lossy().into_owned()), Vec::new())
@@ -155,7 +160,7 @@ fn settings_of(options: &Options, unwinding: Unwinding) -> Settings {
     Settings {
         frequency_asked_hz: options.frequency,
         unwind: if unwinding.by_frame_pointers { "fp" } else { "dwarf" }.to_owned(),
-        unwind_reason: unwinding.reason,
+        unwind_reason: unwinding.reason.clone(),
         target: target.to_owned(),
         command,
         pids,

@@ -45,7 +45,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     pub(crate) duration: Option<Duration>,
 
-    /// Record running processes, with all their threads and the children that they start
+    /// Record running processes, with all their threads and children, those that they start later too
     #[arg(short, long, value_name = "PID", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub(crate) pid: Vec<u32>,
