@@ -12,11 +12,20 @@ use uhr_recording::tables::OffCpuRow;
 pub(crate) struct Looked {
     pub(crate) stack: StackId,
     pub(crate) ending: StackEnding,
+    /// When.
+    pub(crate) at_ns: u64,
     /// How likely it was.
     pub(crate) chance: Chance,
     /// Row of `wakers`.
     pub(crate) waker: u32,
     pub(crate) waker_stack: StackId,
+}
+
+impl Looked {
+    /// What its wait of this length, which ended then, stands for.
+    fn weight_ns(self, length_ns: u64, end_ns: u64) -> Option<u64> {
+        self.chance.weight_ns(length_ns, end_ns.saturating_sub(self.at_ns))
+    }
 }
 
 /// What is already in the recording, or was before it began.
@@ -122,7 +131,7 @@ impl ThreadSums {
     /// A wait that was looked at is over. One whose stack stands for nothing stays in the sum.
     pub(crate) fn end_wait(&mut self, end: &WaitEnd, looked: Looked, writer: &mut RecordingWriter) {
         let wait_ns = end.woken_ns.saturating_sub(end.since_ns);
-        if looked.chance.weight_ns(wait_ns).is_none() {
+        if looked.weight_ns(wait_ns, end.woken_ns).is_none() {
             return;
         }
         let told = self.waits.entry(end.why).or_default();
@@ -195,7 +204,7 @@ impl ThreadSums {
         if time.ns == 0 {
             return;
         }
-        let standing_for = looked.filter(|_| !runnable).and_then(|looked| looked.chance.weight_ns(time.ns));
+        let standing_for = looked.filter(|_| !runnable).and_then(|looked| looked.weight_ns(time.ns, end_ns));
         writer.push_off_cpu(OffCpuRow {
             start_ns,
             end_ns,

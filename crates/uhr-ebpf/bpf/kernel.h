@@ -53,7 +53,9 @@ struct upid { s32 nr; struct pid_namespace *ns; } CORE;
 struct pid { u32 level; struct upid numbers[1]; } CORE;
 struct signal_struct { struct pid *pids[4]; } CORE;
 struct kernfs_node { u64 id; } CORE;
-struct cgroup { s32 level; struct kernfs_node *kn; } CORE;
+struct cgroup { s32 level; struct kernfs_node *kn; struct cgroup *ancestors[1]; } CORE;
+/* Before 6.1: ids instead of pointers. */
+struct cgroup___ids { u64 ancestor_ids[1]; } CORE;
 struct css_set { struct cgroup *dfl_cgrp; } CORE;
 struct inode { u16 i_mode; } CORE;
 struct file { struct inode *f_inode; } CORE;

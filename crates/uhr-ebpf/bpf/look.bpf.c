@@ -44,7 +44,7 @@ static __always_inline void look_at(struct task_struct *task, struct thread *thr
     head(&sample->head, UHR_WAIT_STACK, thread->task, now_ns);
     sample->address = dial.period_ns;
     sample->wait = wait;
-    sample->share = dial.share;
+    sample->share = thread->share;
     sample->syscall = thread->why.syscall;
     sample->flags = UHR_IN_KERNEL;
     s64 kernel = bpf_get_task_stack(task, draft->payload, UHR_MAX_FRAMES * 8, 0);

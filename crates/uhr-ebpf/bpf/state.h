@@ -26,7 +26,9 @@ struct thread {
     struct uhr_why why;
     u8 is_before_exec; /* a command that has not executed its program yet */
     u8 is_outside;     /* it is not in the cgroup now */
-    u8 unused[2];
+    u8 was_inside;     /* but has been, or there is none to be in */
+    u8 unused;
+    u32 share;         /* of `dial`, when its present wait began */
     struct uhr_task wakers[UHR_HOPS + 1];
     struct uhr_slot slots[UHR_SLOTS];
 };

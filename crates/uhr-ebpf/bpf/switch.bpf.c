@@ -28,7 +28,7 @@ static __always_inline bool is_interrupt(void *ctx, struct task_struct *current)
 static __always_inline void leave_cpu(struct thread *thread, struct task_struct *task, bool is_preempted, u64 now_ns)
 {
     u32 state = state_of(task);
-    if (settings.scope == UHR_CGROUP) thread->is_outside = !is_in_cgroup();
+    if (settings.scope == UHR_CGROUP) is_inside(thread, is_in_cgroup());
     changing(thread);
     if (thread->state == UHR_RUNNING && !thread->is_before_exec && !thread->is_outside) thread->on_cpu_ns += now_ns - thread->since_ns;
     thread->since_ns = now_ns;
@@ -40,6 +40,7 @@ static __always_inline void leave_cpu(struct thread *thread, struct task_struct 
         if (state != TASK_WAKING) thread->woken_ns = 0;
         thread->why = why_it_waits(task, state);
         thread->wait++;
+        thread->share = dial.share;
         thread->state = UHR_WAITING;
         COUNT(waits);
     }
@@ -66,7 +67,7 @@ static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct
 /* Of some waits the stack is taken as they begin, by lot: the clock cannot see the shortest. */
 static __always_inline void take_by_lot(void *ctx, struct thread *thread, struct task_struct *current, u64 now_ns)
 {
-    u32 share = dial.share;
+    u32 share = thread->share;
     if (thread->state != UHR_WAITING || thread->is_before_exec || thread->is_outside) return;
     if (!share || (share != ~0u && bpf_get_prandom_u32() > share)) return;
     struct draft *draft = draft_of(DRAFT_SCHEDULER);
@@ -124,7 +125,7 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
             if (state_of(prev) & TASK_DEAD) {
                 struct uhr_times times = {};
                 put_times(&times, thread, prev, UHR_THREAD_END);
-                emit(&times, sizeof times, UHR_THREAD_END);
+                if (thread->was_inside) emit(&times, sizeof times, UHR_THREAD_END);
                 /* A zombie waits for nothing. */
                 thread->state = UHR_UNSEEN;
             } else {

@@ -44,6 +44,28 @@ static __always_inline bool is_in_cgroup(void)
     return bpf_get_current_ancestor_cgroup_id(settings.cgroup_level) == settings.cgroup;
 }
 
+/* Whether another task is. */
+static __always_inline bool is_task_in_cgroup(struct task_struct *task)
+{
+    struct cgroup *own = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+    u32 level = settings.cgroup_level;
+    if (!own || BPF_CORE_READ(own, level) < (s32)level) return false;
+    if (bpf_core_field_exists(own->ancestors)) {
+        struct cgroup **ancestors = (void *)own + bpf_core_field_offset(struct cgroup, ancestors), *found = 0;
+        if (bpf_probe_read_kernel(&found, sizeof found, ancestors + level) || !found) return false;
+        return BPF_CORE_READ(found, kn, id) == settings.cgroup;
+    }
+    u64 id = 0, *ids = (void *)own + bpf_core_field_offset(struct cgroup___ids, ancestor_ids);
+    bpf_probe_read_kernel(&id, sizeof id, ids + level);
+    return id == settings.cgroup;
+}
+
+static __always_inline void is_inside(struct thread *thread, bool inside)
+{
+    thread->is_outside = !inside;
+    thread->was_inside |= inside;
+}
+
 static __always_inline struct thread *thread_of(struct task_struct *task)
 {
     return bpf_task_storage_get(&threads, task, 0, 0);
@@ -57,7 +79,10 @@ static __always_inline struct thread *new_thread(struct task_struct *task)
         COUNT(no_storage);
         return 0;
     }
-    if (!thread->task.tid) thread->task = who(task);
+    if (!thread->task.tid) {
+        thread->task = who(task);
+        is_inside(thread, settings.scope != UHR_CGROUP || is_task_in_cgroup(task));
+    }
     return thread;
 }
 

@@ -32,14 +32,14 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
     if (thread->is_before_exec) {
         thread->is_before_exec = 0;
         thread->since_ns = now_ns;
-    } else if (thread->state == UHR_RUNNING) {
+    } else if (thread->state == UHR_RUNNING && !thread->is_outside) {
         thread->on_cpu_ns += now_ns - thread->since_ns;
         thread->since_ns = now_ns;
     }
     changed(thread);
     struct uhr_times times = {};
     put_times(&times, thread, task, UHR_RENAMED);
-    emit(&times, sizeof times, UHR_RENAMED);
+    if (thread->was_inside) emit(&times, sizeof times, UHR_RENAMED);
     /* The thread that executes a program becomes the first of its process. */
     thread->task = who(task);
     return 0;
@@ -77,7 +77,7 @@ int tell_times(struct bpf_iter__task *ctx)
 {
     struct task_struct *task = ctx->task;
     struct thread *thread = task ? thread_of(task) : 0;
-    if (!thread || thread->is_before_exec) return 0;
+    if (!thread || thread->is_before_exec || !thread->was_inside || thread->state == UHR_UNSEEN) return 0;
     if (thread->told_switches == thread->switches + 1 && thread->state != UHR_RUNNING) return 0;
     struct uhr_times times = {};
     for (u32 attempt = 0; attempt < 4; attempt++) {

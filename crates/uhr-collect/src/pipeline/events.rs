@@ -63,7 +63,8 @@ impl Pipeline {
             _ if !has_task => self.counted.without_task += 1,
             SampleKind::Wait { wait, chance } => {
                 let (stack, ending) = self.stack_of(sample, true);
-                let looked = Looked { stack, ending, chance, waker: 0, waker_stack: StackId(0) };
+                let looked =
+                    Looked { stack, ending, at_ns: time_ns, chance, waker: 0, waker_stack: StackId(0) };
                 if self.waits.open.len() < MAX_OPEN {
                     self.waits.open.insert((tid, wait), looked);
                 }

@@ -132,7 +132,8 @@ impl Recorder {
         let period_ns = 1_000_000_000 / u64::from(manifest.settings.frequency_hz.max(1));
         let mut tasks = Tasks::new(period_ns, granted.kernel_visible);
         if source.sampler.is_some() {
-            let is_all = matches!(target, Target::Machine | Target::Cgroup(_));
+            // Of a cgroup a process is known by its first event.
+            let is_all = matches!(target, Target::Machine);
             tasks.expect_sums(if is_all { Followed::All } else { Followed::Known });
         }
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
