@@ -72,6 +72,11 @@ fn a_cgroup_is_recorded_and_nobody_else() {
         ["before_main", "in_main", "when_again"].iter().map(|function| number(&truth, function)).sum();
     assert_on_cpu("the member", own(number(&truth, "pid")), burned, taken_ns);
     assert_eq!(own(number(&stranger.truth(), "pid")), 0.0, "{by_process:#}");
+    // Nor did anybody else wait.
+    let waits = recorded.ask("query --metric off-cpu --idle --group-by process --limit 100");
+    for row in rows(&by_process).iter().chain(rows(&waits)) {
+        assert_eq!(row["key"]["process"]["pid"].as_f64(), Some(number(&truth, "pid")), "{row:#}");
+    }
     let by_function = recorded.ask("query --group-by function --limit 1000");
     let seen = number(row(&by_function, "function", "before_main"), "total");
     assert_on_cpu("before_main", seen, number(&truth, "before_main"), taken_ns);
