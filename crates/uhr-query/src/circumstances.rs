@@ -7,7 +7,7 @@ use crate::QueryError;
 use crate::cells::{Source, Tag};
 use crate::filter::Filters;
 use crate::profile::Profile;
-use crate::select::{named, unknown};
+use crate::resolve::{named, unknown};
 
 /// What circumstances have to be.
 #[derive(Debug, Clone, Default)]

@@ -55,10 +55,10 @@ pub(crate) fn coverage(
     let hidden = selection.hidden(cells);
     if hidden.weight > 0 {
         coverage.notes.push(format!(
-            "Waiting for work is hidden: {} in {} waits of event loops, pools, servers that accept and threads of the \
-             kernel; --idle shows it.",
+            "Idle waits are hidden: {} in {} for work (event loops, pools, servers that accept, threads of the \
+             kernel); --idle shows them.",
             seconds(hidden.weight),
-            hidden.samples
+            if hidden.samples == 1 { "1 wait".to_owned() } else { format!("{} waits", hidden.samples) }
         ));
     }
     if seen.rows == 0 {

@@ -9,6 +9,7 @@
 pub mod answers;
 mod call_paths;
 mod call_tree;
+mod caption;
 mod cells;
 mod circumstances;
 pub mod collapsed;
@@ -26,6 +27,7 @@ mod profile;
 mod query;
 mod question;
 mod resident;
+mod resolve;
 mod rollup;
 mod select;
 mod statistics;

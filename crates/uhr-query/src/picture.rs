@@ -9,6 +9,7 @@ use crate::answers::{
     RecordingSummary, Written,
 };
 use crate::call_tree::CallTree;
+use crate::caption::{subtitle, title};
 use crate::cells::{By, Cells, Owner};
 use crate::collapsed::{Collapsed, NO_STACK};
 use crate::command::Command;
@@ -16,12 +17,11 @@ use crate::coverage::coverage;
 use crate::filter::Filters;
 use crate::flamegraph::{Drawn, FlameTree, NodeId};
 use crate::group::{GroupBy, MARKERS, SampleKey, SampleKeys};
-use crate::names::shown;
 use crate::profile::Profile;
 use crate::question::Question;
 use crate::rollup::{Amount, node_sums, sums_by_key_and_node};
 use crate::select::Selection;
-use crate::window::{Slots, seconds};
+use crate::window::Slots;
 
 /// Everything that a flame graph needs but the place to write it to.
 #[derive(Debug)]
@@ -371,38 +371,4 @@ fn modes(profile: &Profile) -> Vec<Option<FrameMode>> {
         modes[location.function as usize].get_or_insert(location.mode);
     }
     modes
-}
-
-fn title(metric: Metric, commands: &[&str]) -> String {
-    let what = match metric {
-        Metric::Cpu => "CPU time",
-        Metric::OffCpu => "Time off CPU",
-        Metric::Runqueue => "Time waiting for a CPU",
-        Metric::Wall => "Time on and off CPU",
-        Metric::PageFaults => "Page faults",
-        Metric::Resident => "Resident memory",
-    };
-    match commands {
-        [] => what.to_owned(),
-        [one] => format!("{what} of {}", shown(one, false)),
-        [first, rest @ ..] => format!("{what} of {} and {} more", shown(first, false), rest.len()),
-    }
-}
-
-fn subtitle(profile: &Profile, question: &Question) -> String {
-    let settings = &profile.manifest.settings;
-    let summary = profile.summary();
-    let mut parts = vec![
-        format!("{} long", seconds(profile.end_ns - profile.start_ns())),
-        format!("began at {}", summary.start),
-        format!("sampler {}, {} Hz", settings.sampler, settings.frequency_hz),
-    ];
-    if let Some(command) = &settings.command {
-        parts.insert(0, format!("command {}", shown(command, false)));
-    }
-    if !question.filters.is_empty() {
-        let filters = question.filters.repeat_in(Command::empty()).text();
-        parts.push(format!("only {}", shown(filters.trim(), false)));
-    }
-    parts.join(", ")
 }

@@ -96,7 +96,8 @@ pub(crate) fn not_woken(
     };
     let unknown = (0..cells.len()).filter(is_unknown);
     let unknown_ns = unknown.map(|cell| cells.weight[cell]).fold(0, u64::saturating_add);
-    if unknown_ns == 0 {
+    // Less than a thousandth is not worth a word.
+    if unknown_ns <= total.weight / 1000 {
         return None;
     }
     Some(match profile.manifest.settings.sampler.as_str() {

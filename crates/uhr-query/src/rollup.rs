@@ -371,7 +371,7 @@ pub(crate) fn totals_by(
                 let from = start_s.map(|start| format!(" from {}", quantity((start * 1e9) as u64, "ns")));
                 format!("{value}{}", from.unwrap_or_default())
             }
-            KeyValue::Waker { name, .. } => shown(name, false).into_owned(),
+            KeyValue::Waker { name: Some(name), .. } => shown(name, false).into_owned(),
             KeyValue::Interrupt { interrupt } => (*interrupt).to_owned(),
             KeyValue::Text(name) => shown(name, false).into_owned(),
             _ => return None,

@@ -187,7 +187,7 @@ fn waiting_for_work_is_hidden_and_that_is_said() {
     let share: f64 =
         hidden["rows"].as_array().unwrap().iter().map(|row| row["self_share"].as_f64().unwrap()).sum();
     assert!((share - 1.0).abs() < 1e-4, "shares are of what is shown");
-    assert!(hidden["coverage"]["notes"].to_string().contains("0.9 s in 1 waits"), "{hidden}");
+    assert!(hidden["coverage"]["notes"].to_string().contains("0.9 s in 1 wait for work"), "{hidden}");
     let shown = ask(&rec.profile, "thread", Metric::OffCpu, |q| q.idle = true).unwrap();
     assert_eq!(shown["metric"]["total"], 1760 * MS);
     assert_eq!(shown["metric"].get("idle_hidden"), None);
@@ -254,7 +254,7 @@ fn the_overview_says_who_wakes_and_how_much_is_idle() {
     assert_eq!(waits["kinds"][0]["key"], json!({"wait": "idle"}));
     assert_eq!(waits["wakers"][0]["key"], json!({"waker": {"name": "main", "tid": 100, "pid": 100}}));
     assert_eq!(waits["wakers"][0]["self_share"], 0.69767, "of what is not idle");
-    assert!(answer["activity"]["sentence"].as_str().unwrap().contains("(51 % of that for work)"));
+    assert!(answer["activity"]["sentence"].as_str().unwrap().contains("(51 % of that idle)"));
     assert!(answer["next"].to_string().contains("--metric off-cpu --group-by waker"), "{}", answer["next"]);
 
     let answer = valid(&overview(&placed().profile, &Filters::default(), false).unwrap());

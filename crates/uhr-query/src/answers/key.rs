@@ -47,8 +47,9 @@ pub enum KeyValue {
     },
     /// A thread that ended waits and was not recorded itself.
     Waker {
-        /// Its name.
-        name: String,
+        /// Its name, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
         /// Its tid.
         tid: u32,
         /// Its process, where that is known.
@@ -71,13 +72,15 @@ impl fmt::Display for KeyValue {
             Self::Number(number) => write!(f, "{number}"),
             Self::Seconds(seconds) => write!(f, "{seconds} s"),
             Self::Process { name, pid, .. } => write!(f, "{name} ({pid})"),
-            Self::Thread { name, tid, pid, .. } | Self::Waker { name, tid, pid: Some(pid) } if tid == pid => {
-                write!(f, "{name} ({tid})")
+            Self::Thread { name, tid, pid, .. } if tid == pid => write!(f, "{name} ({tid})"),
+            Self::Thread { name, tid, pid, .. } => write!(f, "{name} ({tid} of {pid})"),
+            Self::Waker { name, tid, pid } => {
+                let name = name.as_deref().unwrap_or("[no name]");
+                match pid {
+                    Some(pid) if pid != tid => write!(f, "{name} ({tid} of {pid})"),
+                    _ => write!(f, "{name} ({tid})"),
+                }
             }
-            Self::Thread { name, tid, pid, .. } | Self::Waker { name, tid, pid: Some(pid) } => {
-                write!(f, "{name} ({tid} of {pid})")
-            }
-            Self::Waker { name, tid, pid: None } => write!(f, "{name} ({tid})"),
             Self::Interrupt { interrupt } => write!(f, "[interrupt: {interrupt}]"),
         }
     }

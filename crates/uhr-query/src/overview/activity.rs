@@ -154,7 +154,7 @@ fn sentence(verdict: Verdict, all: &Spent, idle_ns: u64, parallelism: f64) -> St
     let percent = |part: u64| format!("{:.0} %", share(part, all.lifetime) * 100.0);
     let (on, ready) = (percent(all.on_cpu), percent(all.runqueue));
     let idle = match share(idle_ns, all.off_cpu) {
-        share if share >= IDLE_SAID => format!(" ({:.0} % of that for work)", share * 100.0),
+        share if share >= IDLE_SAID => format!(" ({:.0} % of that idle)", share * 100.0),
         _ => String::new(),
     };
     let off = format!("{}{idle}", percent(all.off_cpu));

@@ -93,7 +93,11 @@ impl Wakers {
         match (self.interrupt(row), known.tid) {
             (Some(interrupt), _) => KeyValue::Interrupt { interrupt: interrupt.name() },
             (None, Some(tid)) => KeyValue::Waker {
-                name: shown(known.name.as_deref().unwrap_or(""), whole_names).into_owned(),
+                name: known
+                    .name
+                    .as_deref()
+                    .filter(|name| !name.is_empty())
+                    .map(|name| shown(name, whole_names).into_owned()),
                 tid,
                 pid: known.pid,
             },

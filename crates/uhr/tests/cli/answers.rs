@@ -20,12 +20,15 @@ const QUESTIONS: &[(&str, &[&str])] = &[
     ),
     ("uhr.query/1", &["query", "rec", "--metric", "off-cpu", "--group-by", "wait,syscall"]),
     ("uhr.query/1", &["query", "rec", "--metric", "wall", "--group-by", "thread-name"]),
+    ("uhr.query/1", &["query", "rec", "--metric", "off-cpu", "--group-by", "waker", "--idle"]),
+    ("uhr.query/1", &["query", "rec", "--group-by", "cgroup,container,pod,syscall,cpu"]),
     ("uhr.query/1", &["query", "rec", "--metric", "page-faults", "--group-by", "region"]),
     ("uhr.query/1", &["query", "rec", "--metric", "resident", "--group-by", "process"]),
     ("uhr.query/1", &["query", "rec", "--function", "lex", "--mode", "user", "--module", "app"]),
     ("uhr.call-paths/1", &["call-paths", "rec", "--function", "lex"]),
     ("uhr.call-paths/1", &["call-paths", "rec", "--function", "lex", "--callers"]),
     ("uhr.call-paths/1", &["call-paths", "rec", "--function", "parse_json", "--callees"]),
+    ("uhr.waker-chains/1", &["call-paths", "rec", "--wakers", "--limit", "1"]),
     ("uhr.flamegraph/1", &["flamegraph", "rec", "-o", "cpu.svg"]),
     ("uhr.export/1", &["export", "rec", "--format", "collapsed", "-o", "stacks.txt"]),
     ("uhr.doctor/1", &["doctor"]),
@@ -79,16 +82,19 @@ fn words(fixture: &Fixture, command: &str) -> Vec<String> {
 
 #[test]
 fn what_comes_next_runs() {
-    let fixture = Fixture::new();
+    let asked = || QUESTIONS.iter().filter(|(name, _)| *name != "uhr.doctor/1");
     let mut tried = 0;
-    for (_, args) in QUESTIONS.iter().filter(|(name, _)| *name != "uhr.doctor/1") {
+    for (fixture, args) in [Fixture::new(), Fixture::of_waits()]
+        .iter()
+        .flat_map(|fixture| asked().map(move |(_, args)| (fixture, args)))
+    {
         let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
         let answer = fixture.run(&args).json();
         let next =
             answer.get("next").unwrap_or(&answer["error"]["next"]).as_array().cloned().unwrap_or_default();
         let more = answer["shown"]["more"].as_str().map(Value::from);
         for command in next.into_iter().chain(more) {
-            let words = words(&fixture, command.as_str().unwrap());
+            let words = words(fixture, command.as_str().unwrap());
             assert_eq!(words[0], "uhr", "{command}");
             let args: Vec<&str> = words[1..].iter().map(String::as_str).collect();
             let ran = fixture.run(&args);

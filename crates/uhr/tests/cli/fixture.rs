@@ -73,6 +73,13 @@ impl Fixture {
         fixture
     }
 
+    /// The recording `rec` of a server that waits, by the eBPF sampler.
+    pub fn of_waits() -> Self {
+        let fixture = Self::empty();
+        crate::waits_fixture::write(&fixture.path("rec"));
+        fixture
+    }
+
     /// An empty folder.
     pub fn empty() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }

@@ -11,3 +11,5 @@ mod hostile;
 mod terminal;
 mod text;
 mod usage;
+mod waits;
+mod waits_fixture;

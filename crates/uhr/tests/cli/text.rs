@@ -3,7 +3,10 @@
 use crate::fixture::Fixture;
 
 fn golden(name: &str, args: &[&str], columns: usize) {
-    let fixture = Fixture::new();
+    golden_of(&Fixture::new(), name, args, columns);
+}
+
+pub fn golden_of(fixture: &Fixture, name: &str, args: &[&str], columns: usize) {
     let output = fixture.uhr(args).env("COLUMNS", columns.to_string()).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     let found = format!("$ uhr {}\n{}", args.join(" "), String::from_utf8(output.stdout).unwrap());
