@@ -46,10 +46,10 @@ pub(crate) fn coverage(
     notes(profile, metric, filters, is_part, &mut coverage.notes);
     if seen.stood_for > 0 {
         coverage.notes.push(format!(
-            "Of {} waits {} had their stack taken; they stand for the others of the same thread and {}.",
+            "Of {} waits {} had their stack taken; they stand for the others of the same thread{} and length.",
             seen.samples,
             seen.samples - seen.stood_for,
-            if profile.manifest.settings.wait_stacks == "clock" { "system call" } else { "length" },
+            if profile.manifest.settings.wait_stacks == "clock" { ", system call" } else { "" },
         ));
     }
     let hidden = selection.hidden(cells);
@@ -195,7 +195,7 @@ fn notes(profile: &Profile, metric: Metric, filters: &Filters, is_part: bool, no
             ),
             "clock" => notes.push(format!(
                 "Stacks of waits were taken by a clock that looked at who waits{}; a wait that was caught stands for \
-                 others of its thread and system call, and the time of all waits is exact.",
+                 others of its thread, system call and length, and the time of all waits is exact.",
                 manifest.settings.wait_period_ns.map_or(String::new(), |ns| format!(" every {}", seconds(ns)))
             )),
             "none" => notes.push("Waits are without stacks; their time is exact.".to_owned()),

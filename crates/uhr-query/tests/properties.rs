@@ -221,7 +221,7 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 on_cpu_ns: z,
                 samples: u64::from(d),
                 pool: id(1),
-            switches: 0,
+                switches: 0,
                 run_delay_ns: None,
             }),
             2 => writer.push_module(ModuleRow {

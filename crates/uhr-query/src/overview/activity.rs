@@ -157,12 +157,12 @@ fn sentence(verdict: Verdict, all: &Spent, idle_ns: u64, parallelism: f64) -> St
         share if share >= IDLE_SAID => format!(" ({:.0} % of that idle)", share * 100.0),
         _ => String::new(),
     };
-    let off = format!("{}{idle}", percent(all.off_cpu));
+    let off = percent(all.off_cpu);
     let cpus = format!("{parallelism:.2} CPUs on average");
     match verdict {
         Verdict::Computing => format!("It computes: {cpus}; its threads ran for {on} of their lifetime."),
         Verdict::Waiting => {
-            format!("It waits: its threads were blocked for {off} of their lifetime, and used {cpus}.")
+            format!("It waits: its threads were blocked for {off} of their lifetime{idle}, and used {cpus}.")
         }
         Verdict::Starved => {
             format!(
@@ -170,7 +170,9 @@ fn sentence(verdict: Verdict, all: &Spent, idle_ns: u64, parallelism: f64) -> St
             )
         }
         Verdict::Mixed => {
-            format!("It computes and waits: {cpus}; its threads ran for {on} and were blocked for {off}.")
+            format!(
+                "It computes and waits: {cpus}; its threads ran for {on} and were blocked for {off}{idle}."
+            )
         }
         Verdict::Nothing => "Nothing was recorded.".to_owned(),
     }
