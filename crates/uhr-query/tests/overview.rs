@@ -139,3 +139,24 @@ fn what_comes_next_without_a_sample_has_an_answer() {
     let rec = planted.finish();
     assert_eq!(ask(&rec.profile)["next"], json!(["uhr record --help"]));
 }
+
+#[test]
+fn long_names_cost_rows_and_not_the_reader() {
+    let mut planted = Planted::new(1000);
+    for process in 0..3 {
+        let name = format!("{process}{}", "a_long_name_".repeat(8));
+        let id = planted.process(&name, 100 + process);
+        let thread = planted.thread(id, &name, 100 + process);
+        for at in 0..100 {
+            planted.sample(at, thread, &[&format!("{name}!main_{name}"), &format!("{name}!work_{name}")]);
+        }
+        planted.off_cpu(thread, &[&format!("{name}!wait_{name}")], (100, 1000), WaitKind::Lock, false);
+    }
+    let rec = planted.finish();
+    let size = |whole_names| {
+        let answer = valid(&overview(&rec.profile, &Filters::default(), whole_names).unwrap());
+        (answer.to_string().len(), answer["cpu"]["functions"].as_array().unwrap().len())
+    };
+    assert!(size(false).0 < 4096 && size(false).1 >= 1, "{:?}", size(false));
+    assert!(size(true).0 > 4096 && size(true).1 == 3, "{:?}", size(true));
+}

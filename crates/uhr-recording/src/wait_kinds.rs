@@ -33,36 +33,15 @@ impl WaitKinds {
             rows.syscall[row] = rows.syscall[row].or(hint.syscall);
             let by_syscall = rows.syscall[row].map(WaitKind::of_syscall);
             let stored = WaitKind::from_code(rows.wait[row]).unwrap_or(WaitKind::Unknown);
+            let is_kernel_thread = self.is_kernel_thread.get(rows.thread[row] as usize) == Some(&true);
             let kind = match stored {
                 WaitKind::Unknown | WaitKind::Other => hint.kind.or(by_syscall).unwrap_or(stored),
+                // Whoever cannot be interrupted and is in no system call has met a page fault, if it is a program's.
+                WaitKind::PageFault if is_kernel_thread => hint.kind.unwrap_or(WaitKind::Unknown),
                 known => known,
             };
-            rows.wait[row] = self.or_idle(kind, by_syscall, &hint, rows.thread[row]).code();
+            rows.wait[row] = or_idle(kind, by_syscall, &hint, is_kernel_thread).code();
             self.refine_waker(rows, row, wakers);
-        }
-    }
-
-    /// The kind, or idle: an event loop or a server without work, a thread of a pool or of the kernel. Whoever has to
-    /// have something from a disk first has work.
-    fn or_idle(
-        &self,
-        kind: WaitKind,
-        by_syscall: Option<WaitKind>,
-        hint: &NodeHint,
-        thread: u32,
-    ) -> WaitKind {
-        if matches!(kind, WaitKind::Disk | WaitKind::PageFault) {
-            return kind;
-        }
-        // A lock is held by somebody who works.
-        let is_kernel = by_syscall.is_none()
-            && hint.is_kernel
-            && kind != WaitKind::Lock
-            && self.is_kernel_thread.get(thread as usize) == Some(&true);
-        if by_syscall == Some(WaitKind::Idle) || is_kernel || hint.waits_for_work {
-            WaitKind::Idle
-        } else {
-            kind
         }
     }
 
@@ -91,6 +70,22 @@ impl WaitKinds {
         let part = self.of_interrupt.get(&stack).copied().unwrap_or(stack);
         rows.waker_stack[row] = self.of_node.get(part as usize).map_or(part, |hint| hint.waits_at);
     }
+}
+
+/// The kind, or idle: an event loop or a server without work, a thread of a pool or of the kernel. Whoever has to
+/// have something from a disk first has work.
+fn or_idle(
+    kind: WaitKind,
+    by_syscall: Option<WaitKind>,
+    hint: &NodeHint,
+    is_kernel_thread: bool,
+) -> WaitKind {
+    if matches!(kind, WaitKind::Disk | WaitKind::PageFault) {
+        return kind;
+    }
+    // A lock is held by somebody who works.
+    let is_kernel = by_syscall.is_none() && hint.is_kernel && kind != WaitKind::Lock && is_kernel_thread;
+    if by_syscall == Some(WaitKind::Idle) || is_kernel || hint.waits_for_work { WaitKind::Idle } else { kind }
 }
 
 #[cfg(test)]
@@ -148,6 +143,8 @@ mod tests {
             (row(0, 0, WaitKind::Poll, Some(7)), WaitKind::Poll),      // poll
             (row(1, 1, WaitKind::Unknown, None), WaitKind::Idle),      // a kernel thread
             (row(1, 0, WaitKind::Unknown, None), WaitKind::Idle),      // without its stack
+            (row(1, 1, WaitKind::PageFault, None), WaitKind::Idle),    // which cannot be interrupted
+            (row(0, 1, WaitKind::PageFault, None), WaitKind::PageFault), // a program that cannot
             (row(1, 2, WaitKind::Unknown, None), WaitKind::Disk),      // one that reads
             (row(0, 1, WaitKind::Unknown, None), WaitKind::Unknown),   // no kernel thread
             (row(0, 3, WaitKind::Lock, Some(202)), WaitKind::Idle),    // a pool

@@ -3,6 +3,7 @@
 
 mod activity;
 mod machine;
+mod size;
 mod top;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::resident;
 use crate::select::Selection;
 use crate::window::Slots;
 
-/// Rows of each list, and the share below which rows are left out: an overview in JSON stays under 4 KiB.
+/// Rows of each list, and the share below which rows are left out.
 const ROWS: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
 /// The same for the functions that compute, of which more are worth a look.
@@ -69,7 +70,7 @@ pub fn overview(
         memory: &memory,
     };
     let next = next(&found);
-    Ok(OverviewAnswer {
+    let mut answer = OverviewAnswer {
         schema: "uhr.overview/1",
         ok: true,
         recording: profile.summary(),
@@ -83,7 +84,11 @@ pub fn overview(
         machine,
         trust,
         next,
-    })
+    };
+    if !whole_names {
+        size::shorten(&mut answer);
+    }
+    Ok(answer)
 }
 
 fn memory(profile: &Profile, selection: &Selection, whole_names: bool) -> Result<Vec<Memory>, QueryError> {
