@@ -22,5 +22,5 @@ pub use event::{
     Chance, Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd,
     Waker, Why, Woken,
 };
-pub use probe::{Feature, features, purpose};
+pub use probe::{Feature, check_rights, features, purpose};
 pub use sampler::{Counters, Options, Sampler, Scope};

@@ -71,7 +71,10 @@ fn refused(program: &str, options: &Options) -> Option<String> {
 const CAPABILITIES: [(&str, u32); 3] = [("cap_sys_admin", 21), ("cap_perfmon", 38), ("cap_bpf", 39)];
 
 /// Whether the rights are there, and what the programs stand on.
-pub(crate) fn check_rights() -> Result<(), LoadError> {
+///
+/// # Errors
+/// [`LoadError::NotPermitted`] and [`LoadError::NoBtf`].
+pub fn check_rights() -> Result<(), LoadError> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status
         .lines()

@@ -120,6 +120,7 @@ pub struct Sampler {
     object: Object,
     ring: Ring,
     meter: Meter,
+    since_ns: u64,
     next_window: Instant,
     missing: Vec<(String, String)>,
 }
@@ -149,12 +150,18 @@ impl Sampler {
             object,
             ring,
             meter: Meter::default(),
+            since_ns: 0,
             next_window: Instant::now(),
             missing,
         };
         sampler.attach_tasks(options)?;
         sampler.attach_events(options)?;
         Ok(sampler)
+    }
+
+    /// Since when threads are added up, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn since_ns(&self) -> u64 {
+        self.since_ns
     }
 
     /// Programs that this kernel did not take, each with the reason.
@@ -186,6 +193,9 @@ impl Sampler {
         let mark = self.attach("mark")?;
         for _ in 0..2 {
             run_iterator(&mark).map_err(LoadError::at("marking the targets"))?;
+            if self.since_ns == 0 {
+                self.since_ns = monotonic_ns();
+            }
         }
         self.tell_times = Some(self.attach("tell_times")?);
         self.look = self.attach("look").ok();
@@ -414,4 +424,11 @@ fn load(options: &Options) -> Result<(Object, Vec<(String, String)>), LoadError>
     }
     let object = open.load().map_err(LoadError::bpf("loading the eBPF programs"))?;
     Ok((object, missing))
+}
+
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes to a live timespec; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -41,7 +41,7 @@ fn write_recording(folder: &Path) {
         on_cpu_ns: 4_000_000_000,
         samples: 4,
         pool: 0,
-            switches: 0,
+        switches: 0,
         run_delay_ns: None,
     });
     let (kind, path) = (ModuleKind::Elf.code(), "/bin/x".to_owned());

@@ -60,7 +60,7 @@ fn write_small(folder: &Path) -> RecordingWriter {
         on_cpu_ns: 1_000,
         samples: 3,
         pool: 0,
-            switches: 0,
+        switches: 0,
         run_delay_ns: None,
     });
     writer.push_module(ModuleRow {

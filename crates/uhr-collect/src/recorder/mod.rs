@@ -126,7 +126,10 @@ impl Recorder {
         let Opened { mut source, settings, kernel_side } = Opened::open(options, &target, &threads)?;
         let granted = source.session.granted().clone();
         let granted_gone = granted.gone as u64;
-        let manifest = Manifest::new(settings, host(), clock());
+        let mut manifest = Manifest::new(settings, host(), clock());
+        if let Some(sampler) = &source.sampler {
+            manifest.window.start_ns = sampler.since_ns();
+        }
         let writer = RecordingWriter::create(folder, &manifest)?;
         let start_ns = manifest.window.start_ns;
         let period_ns = 1_000_000_000 / u64::from(manifest.settings.frequency_hz.max(1));

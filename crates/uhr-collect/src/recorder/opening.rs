@@ -1,6 +1,6 @@
 //! Which sampler records a target, and its events, opened.
 
-use uhr_ebpf::{Sampler, Scope};
+use uhr_ebpf::{LoadError, Sampler, Scope};
 use uhr_recording::Settings;
 
 use super::kernel_ledger::KernelSide;
@@ -56,7 +56,15 @@ impl Opened {
             let reason = format!("they copy at most {} KiB of a stack", uhr_ebpf::MAX_COPY_BYTES >> 10);
             return Self::perf(options, target, threads, unwinding, Some(reason));
         }
-        match Self::ebpf(options, target, &unwinding) {
+        let opened = match uhr_ebpf::check_rights() {
+            Ok(()) => Self::ebpf(options, target, &unwinding),
+            // That an ordinary user may not is nothing to be told every time.
+            Err(LoadError::NotPermitted { .. }) if may_choose && !crate::host().root => {
+                return Self::perf(options, target, threads, unwinding, None);
+            }
+            Err(error) => Err(error.into()),
+        };
+        match opened {
             Err(error) if may_choose => {
                 Self::perf(options, target, threads, unwinding, Some(error.to_string()))
             }

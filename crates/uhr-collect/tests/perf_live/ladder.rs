@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use uhr_collect::child::HeldChild;
-use uhr_collect::{Options, Recorder, Target, UnwindChoice};
+use uhr_collect::{Options, Recorder, SamplerChoice, Target, UnwindChoice};
 use uhr_model::StackEnding;
 use uhr_recording::tables::{Faults, Frames, OffCpu, Stacks};
 use uhr_recording::{Finalized, Manifest, Recording, finalize};
@@ -44,7 +44,8 @@ fn finished(mode: &str, amount: u32, unwind: UnwindChoice) -> Option<Finished> {
     let command: Vec<OsString> = vec![program.clone().into(), mode.into(), amount.to_string().into()];
     let held = HeldChild::fork(&command, None).unwrap();
     let target = Target::Child { pid: held.pid(), program: program.clone() };
-    let options = Options { target, frequency: 999, unwind, stack_size: 16 << 10 };
+    let options =
+        Options { target, sampler: SamplerChoice::Perf, frequency: 999, unwind, stack_size: 16 << 10 };
     let path = folder.path().join("recording");
     let mut recorder = Recorder::start(&options, &path).unwrap();
     let mut child = held.release().unwrap();

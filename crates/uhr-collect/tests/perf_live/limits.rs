@@ -7,7 +7,7 @@ use uhr_collect::child::HeldChild;
 use uhr_collect::perf::{
     Attached, Body, Limitation, RingLayout, Session, Settings, Targets, raise_open_files,
 };
-use uhr_collect::{Captured, Options, Recorder, UnwindChoice};
+use uhr_collect::{Captured, Options, Recorder, SamplerChoice, UnwindChoice};
 use uhr_model::StackEnding;
 use uhr_recording::Recording;
 use uhr_recording::tables::{OffCpu, Samples};
@@ -106,7 +106,13 @@ fn behind_a_hard_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recording");
     let of_pid = uhr_collect::Target::Processes(vec![pid]);
-    let options = Options { target: of_pid, frequency: 999, unwind: UnwindChoice::Fp, stack_size: 16 << 10 };
+    let options = Options {
+        target: of_pid,
+        sampler: SamplerChoice::Perf,
+        frequency: 999,
+        unwind: UnwindChoice::Fp,
+        stack_size: 16 << 10,
+    };
     let mut recorder = Recorder::start(&options, &path).unwrap();
     let unattached = recorder.granted().unattached.clone();
     let burners: Vec<u32> = target.threads().split_off(65);

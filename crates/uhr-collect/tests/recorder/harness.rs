@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use uhr_collect::child::HeldChild;
-use uhr_collect::{Captured, Options, Recorder, Target, UnwindChoice};
+use uhr_collect::{Captured, Options, Recorder, SamplerChoice, Target, UnwindChoice};
 use uhr_recording::Recording;
 use uhr_recording::tables::{Frames, Stacks};
 
@@ -29,6 +29,7 @@ pub(crate) fn record(folder: &Path, program: &Path) -> Option<(Captured, Recordi
     let held = HeldChild::fork(&command, None).unwrap();
     let options = Options {
         target: Target::Child { pid: held.pid(), program: program.to_owned() },
+        sampler: SamplerChoice::Auto,
         frequency: 999,
         unwind: UnwindChoice::Auto,
         stack_size: 16 << 10,
@@ -55,7 +56,13 @@ pub(crate) fn attach(
     target: Target,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Option<(Captured, Recording)> {
-    let options = Options { target, frequency: 999, unwind: UnwindChoice::Dwarf, stack_size: 16 << 10 };
+    let options = Options {
+        target,
+        sampler: SamplerChoice::Auto,
+        frequency: 999,
+        unwind: UnwindChoice::Dwarf,
+        stack_size: 16 << 10,
+    };
     let mut recorder = start(folder, &options)?;
     recorder.run(go_on).unwrap();
     Some(finish(folder, recorder))
