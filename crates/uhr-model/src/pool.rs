@@ -70,6 +70,7 @@ const LOOPS: &[&str] = &[
     // Node.js.
     "node::(anonymous namespace)::PlatformWorkerThread",
     "node::TaskQueue<v8::Task>::BlockingPop",
+    "node::inspector::(anonymous namespace)::StartIoThreadMain",
     // The JVM: collectors, compilers, its other threads; Java's executors by the names of their compiled methods.
     "GangWorker::",
     "AbstractGangWorker::",
@@ -86,7 +87,9 @@ const LOOPS: &[&str] = &[
     "CompileQueue::get",
     "CompileBroker::compiler_thread_loop",
     "VMThread::loop",
+    "VMThread::wait_for_operation",
     "VMThread::wait_for_vm_operations",
+    "NMethodSweeper::sweeper_loop",
     "VMThread::run",
     "WatcherThread::",
     "ServiceThread::service_thread_entry",
@@ -102,6 +105,8 @@ const LOOPS: &[&str] = &[
     "java.util.concurrent.ForkJoinPool.runWorker",
     // Servers and libraries in C and C++.
     "bioProcessBackgroundJobs",
+    "background_work_sleep_once",
+    "background_thread0_work",
     "ngx_thread_pool_cycle",
     "g_thread_pool_wait_for_new_task",
     "gomp_thread_start",
@@ -162,6 +167,7 @@ const WAITS: &[&str] = &[
     "__kmp_",
     "node::ConditionVariableBase<",
     "uv_sem_",
+    "uv__sem_",
     "Monitor::wait",
     "MonitorLocker::wait",
     "PlatformMonitor::",
