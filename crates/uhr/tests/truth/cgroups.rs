@@ -23,7 +23,7 @@ impl Group {
             mount.map(|words| Path::new(words[1]).join(format!("uhr-truth-{name}-{}", std::process::id())));
         let made = folder.filter(|folder| fs::create_dir(folder).is_ok());
         if made.is_none() {
-            eprintln!("SKIPPED: no cgroup v2 can be made here");
+            eprintln!("SKIPPED: no cgroup of version 2 can be made here");
         }
         made.map(Self)
     }

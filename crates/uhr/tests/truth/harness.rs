@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -48,11 +49,22 @@ pub(crate) fn has(program: &str) -> bool {
 
 /// Whether uhr's own programs can be loaded into the kernel; says loudly if not.
 pub(crate) fn has_ebpf() -> bool {
-    let has = is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
-    if !has {
-        eprintln!("SKIPPED: eBPF needs root and a kernel with BTF");
+    static REFUSED: OnceLock<Option<String>> = OnceLock::new();
+    let refused = REFUSED.get_or_init(|| {
+        let doctor = Command::new(env!("CARGO_BIN_EXE_uhr")).args(["doctor", "--json"]).output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+        let checks = answer["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == "ebpf-sampler");
+        let finding = check.map_or("", |check| check["finding"].as_str().unwrap());
+        // Only what this host withholds from root is a reason; programs that do not load are a defect.
+        let withheld =
+            ["is missing", "is not there", "not permitted"].iter().any(|words| finding.contains(words));
+        (!is_root() || withheld).then(|| finding.to_owned())
+    });
+    if let Some(finding) = refused {
+        eprintln!("SKIPPED: eBPF is not for us here: {finding}");
     }
-    has
+    refused.is_none()
 }
 
 /// Time of all CPUs that no thread's clock has, though a thread had the CPU: interrupts, and what the host took.
