@@ -232,7 +232,9 @@ fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[Counted
     if group.has(Dimension::Function) && !group.has(Dimension::Line) && named.is_some() {
         next.push(question.command("query", profile).with("group-by", "function,file,line").text());
     }
-    if group.has(Dimension::Waker) && question.filters.circumstance_filters().next().is_none() {
+    let is_known =
+        |row: &CountedRow| row.key.get(Dimension::Waker).is_some_and(|one| *one != KeyValue::Unknown);
+    if rows.iter().any(is_known) && question.filters.circumstance_filters().next().is_none() {
         next.insert(0, Command::new("call-paths", &profile.path).flag("wakers").text());
     }
     if question.metric == Metric::Cpu && question.filters.circumstance_filters().next().is_none() {
