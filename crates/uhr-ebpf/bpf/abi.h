@@ -82,7 +82,7 @@ struct uhr_task {
 struct uhr_woken {
     struct uhr_head head;
     u32 wait;
-    u32 is_interrupt;              /* an interrupt did it, and no thread */
+    u32 is_interrupt;               /* it looks as if an interrupt did it, while the waker ran */
     struct uhr_task waker;
     struct uhr_task hops[UHR_HOPS]; /* who had ended the waker's last wait, and so on; tid 0: not known, ~0: an interrupt */
     char name[16];                 /* of the waker */

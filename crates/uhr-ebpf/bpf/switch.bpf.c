@@ -140,13 +140,16 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
     return 0;
 }
 
-/* What the waker was doing, and who had woken it. */
-static __always_inline void tell_waker(void *ctx, struct thread *thread, struct uhr_task waker, bool by_interrupt, u64 now_ns)
+/* What the waker was doing, and who had woken it. Of an interrupt, too: what it runs may be the thread's own doing, as
+   when a packet is for a neighbour on the same machine. The stack tells, later. */
+static __always_inline void tell_waker(void *ctx, struct thread *thread, struct task_struct *current, bool by_interrupt, u64 now_ns)
 {
+    struct thread *own = thread_of(current);
+    struct uhr_task waker = own ? own->task : who(current);
     struct uhr_woken woken = {.wait = thread->wait, .is_interrupt = by_interrupt, .waker = waker};
     head(&woken.head, UHR_WOKEN, thread->task, now_ns);
-    for (u32 hop = 0; hop < UHR_HOPS; hop++) woken.hops[hop] = thread->wakers[hop + 1];
-    if (!by_interrupt) bpf_get_current_comm(woken.name, sizeof woken.name);
+    for (u32 hop = 0; own && hop < UHR_HOPS; hop++) woken.hops[hop] = own->wakers[hop];
+    bpf_get_current_comm(woken.name, sizeof woken.name);
     emit(&woken, sizeof woken, UHR_WOKEN);
 
     struct draft *draft = draft_of(DRAFT_SCHEDULER);
@@ -154,7 +157,7 @@ static __always_inline void tell_waker(void *ctx, struct thread *thread, struct 
     begin_sample(draft, UHR_WAKER_STACK, waker, now_ns);
     draft->sample.wait = thread->wait;
     draft->sample.wait_tid = thread->task.tid;
-    put_own_stack(ctx, draft, bpf_get_current_task_btf(), !by_interrupt);
+    put_own_stack(ctx, draft, current, true);
     emit_sample(draft);
 }
 
@@ -178,6 +181,6 @@ int BPF_PROG(on_waking, struct task_struct *task)
     /* A thread that still runs keeps the time in case it is on its way out (leave_cpu). */
     thread->woken_ns = now_ns;
     if (thread->state == UHR_WAITING && thread->looked_at == thread->wait)
-        tell_waker(ctx, thread, by_interrupt ? (struct uhr_task){} : waker, by_interrupt, now_ns);
+        tell_waker(ctx, thread, current, by_interrupt, now_ns);
     return 0;
 }

@@ -143,6 +143,8 @@ pub enum Waker {
     Thread(Task),
     /// An interrupt: a timer, a device.
     Interrupt,
+    /// Probably an interrupt, while this thread ran; what ran in it may have been the thread's own doing.
+    During(Task),
 }
 
 /// The end of a wait.
@@ -154,7 +156,7 @@ pub struct Woken {
     pub wait: u32,
     /// Who ended it, then who had ended that thread's own last wait, and so on.
     pub wakers: Vec<Waker>,
-    /// The name of the waker, any bytes; empty for an interrupt.
+    /// The name of the waker, any bytes.
     pub name: Vec<u8>,
 }
 
@@ -356,7 +358,11 @@ fn woken(raw: &abi::Woken) -> Woken {
         u32::MAX => Some(Waker::Interrupt),
         tid => Some(Waker::Thread(Task { pid: task.pid, tid })),
     };
-    let first = if raw.is_interrupt != 0 { Some(Waker::Interrupt) } else { waker(&raw.waker) };
+    let first = match (raw.is_interrupt != 0, waker(&raw.waker)) {
+        (true, Some(Waker::Thread(task))) => Some(Waker::During(task)),
+        (true, _) => Some(Waker::Interrupt),
+        (false, first) => first,
+    };
     let behind = raw.hops.iter().map(waker);
     let name = raw.name.iter().copied().take_while(|byte| *byte != 0).collect();
     let wakers = std::iter::once(first).chain(behind).map_while(|waker| waker).collect();

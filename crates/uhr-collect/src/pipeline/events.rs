@@ -161,9 +161,12 @@ impl Pipeline {
             return 0;
         }
         let mut row = waker_row(id, (woken_by != 0).then_some(woken_by));
+        if matches!(who, Waker::Interrupt | Waker::During(_)) {
+            row.interrupt = Some(Interrupt::Other.code());
+        }
         match who {
-            Waker::Interrupt => row.interrupt = Some(Interrupt::Other.code()),
-            Waker::Thread(Task { pid, tid }) => {
+            Waker::Interrupt => {}
+            Waker::Thread(Task { pid, tid }) | Waker::During(Task { pid, tid }) => {
                 row.thread = self.tasks.known_thread(pid, tid).map(|thread| thread.row.id);
                 (row.pid, row.tid) = (Some(pid), Some(tid));
                 let known = self.tasks.known_thread(pid, tid).map(|thread| thread.row.name.clone());
