@@ -52,7 +52,7 @@ pub(crate) fn has_ebpf() -> bool {
     static REFUSED: OnceLock<Option<String>> = OnceLock::new();
     let refused = REFUSED.get_or_init(|| {
         let doctor = Command::new(env!("CARGO_BIN_EXE_uhr")).args(["doctor", "--json"]).output().unwrap();
-        let answer: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+        let answer: Value = serde_json::from_slice(&doctor.stdout).unwrap();
         let checks = answer["checks"].as_array().unwrap();
         let check = checks.iter().find(|check| check["name"] == "ebpf-sampler");
         let finding = check.map_or("", |check| check["finding"].as_str().unwrap());
