@@ -18,7 +18,7 @@ fn main() {
         _ => match CLANGS.iter().find(|name| Command::new(name).arg("--version").output().is_ok()) {
             Some(found) => (*found).to_owned(),
             None => stop(
-                "clang is missing, which compiles uhr's eBPF programs. Install it: sudo apt-get install clang-14",
+                "clang is missing, which compiles uhr's eBPF programs. Install it: sudo apt-get install clang",
             ),
         },
     };
@@ -39,7 +39,7 @@ fn main() {
         Ok(status) if status.success() => {}
         Ok(_) => stop(&format!("{clang} could not compile the eBPF programs (its words are above)")),
         Err(error) => {
-            stop(&format!("{clang} cannot be run ({error}). Install it: sudo apt-get install clang-14"))
+            stop(&format!("{clang} cannot be run ({error}). Install it: sudo apt-get install clang"))
         }
     }
 }

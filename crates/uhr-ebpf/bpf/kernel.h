@@ -65,7 +65,7 @@ struct task_struct {
     void *stack;
     u32 flags;
     u32 __state;
-    s32 on_cpu;
+    u32 on_cpu; /* one byte from 7.3 on: without a sign, for only such a load is made smaller by CO-RE */
     s32 pid, tgid;
     u32 in_iowait : 1;
     u64 min_flt, maj_flt;

@@ -27,6 +27,8 @@ static __always_inline u32 copy_stack_of(struct task_struct *task, u64 sp, u8 *o
         u32 bytes = 4096 - (from & 4095);
         if (copied >= most) break;
         if (bytes > most - copied) bytes = most - copied;
+        barrier_var(bytes);
+        barrier_var(copied);
         if (bytes > 4096 || copied > UHR_MAX_COPY - 4096) break;
         if (copy_of(task, out + copied, bytes, from)) break;
         copied += bytes;

@@ -20,7 +20,11 @@ static __always_inline bool is_interrupt(void *ctx, struct task_struct *current)
     *(void *volatile *)&counters->place = ctx;
     u64 offset = *(volatile u64 *)&counters->place - (u64)current->stack;
     if (offset >= TASK_STACK_BYTES) return true;
-    if (current->flags & PF_KTHREAD) return !bpf_strncmp(current->comm, 9, "ksoftirqd");
+    if (current->flags & PF_KTHREAD) {
+        char name[16];
+        bpf_get_current_comm(name, sizeof name);
+        return !bpf_strncmp(name, 9, "ksoftirqd");
+    }
     struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
     return saved && (s64)saved->orig_ax < 0;
 }

@@ -23,16 +23,19 @@ static __always_inline bool is_same(struct uhr_why a, struct uhr_why b)
 static __always_inline void add_wait(struct thread *thread, u64 ns)
 {
     if (ns < UHR_SHORT_NS) thread->why.file |= UHR_SHORT;
-    for (u32 at = 0; at < UHR_SLOTS; at++) {
-        struct uhr_slot *slot = &thread->slots[at];
-        if (!slot->count) slot->why = thread->why;
-        bool is_last = at == UHR_SLOTS - 1, fits = is_same(slot->why, thread->why);
-        if (!fits && !is_last) continue;
-        if (!fits) thread->crowded++;
-        slot->ns += ns;
-        slot->count++;
-        return;
+    u32 at = 0;
+    for (; at < UHR_SLOTS - 1; at++) {
+        struct uhr_slot *taken = &thread->slots[at];
+        if (!taken->count || is_same(taken->why, thread->why)) break;
     }
+    /* The compiler knows that this is so, and the verifier of 6.1 does not. */
+    barrier_var(at);
+    if (at >= UHR_SLOTS) return;
+    struct uhr_slot *slot = &thread->slots[at];
+    if (!slot->count) slot->why = thread->why;
+    if (!is_same(slot->why, thread->why)) thread->crowded++;
+    slot->ns += ns;
+    slot->count++;
 }
 
 static __always_inline void put_times(struct uhr_times *times, struct thread *thread, struct task_struct *task, u32 kind)

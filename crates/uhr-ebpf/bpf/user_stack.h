@@ -46,7 +46,9 @@ static __always_inline u32 follow_frame_pointers(u64 ip, u64 sp, u64 bp, struct 
             if (!read_window(window, bp)) break;
             offset = 0;
         }
-        u64 at = (offset >> 3) & (UHR_WINDOW / 8 - 1);
+        u64 at = offset >> 3;
+        /* The compiler knows this bound and would leave it out; the verifier has forgotten it. */
+        barrier_var(at);
         if (at > UHR_WINDOW / 8 - 2) break;
         u64 caller = window->words[at + 1];
         above = bp + 16;
@@ -69,6 +71,8 @@ static __always_inline u32 copy_stack(u64 sp, u32 most, u8 *out)
         u32 bytes = UHR_PAGE - (from & (UHR_PAGE - 1));
         if (copied >= most) break;
         if (bytes > most - copied) bytes = most - copied;
+        /* Known to the compiler, and not to the verifier. */
+        barrier_var(bytes);
         if (bytes > UHR_PAGE || copied > UHR_MAX_COPY - UHR_PAGE) break;
         if (read_user(out + copied, bytes, from)) break;
         copied += bytes;
