@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{Place, Recorded, Who, has, line_of, row, rows};
-use crate::shares::{assert_share, assert_totals, assert_whole};
+use crate::harness::{Place, Recorded, Who, has, line_of, number, row, rows};
+use crate::shares::assert_totals;
 
 /// A Python that writes perf maps: 3.12 or newer, on the path or in pyenv's folder.
 fn python() -> Option<PathBuf> {
@@ -67,7 +67,14 @@ fn python_functions_have_their_shares() {
     let Some(recorded) = recorded.or_skip() else { return };
     remove_maps(&recorded);
     python_functions(&recorded);
-    assert_whole(&recorded, "main");
+    // How long the interpreter takes to start and to end is the machine's affair; while it imports, its stack is deeper than
+    // what is copied of it.
+    let truth = recorded.truth();
+    let measured: f64 = ["half", "outer", "Worker.fifth"].iter().map(|name| number(&truth, name)).sum();
+    let answer = recorded.ask("query --group-by function --limit 1000");
+    let main = number(row(&answer, "function", "main"), "total");
+    assert!(main >= 0.97 * measured, "{main} ns below main, which measured {measured}");
+    assert!(number(&answer["coverage"], "stacks_complete_share") >= 0.98, "{:#}", answer["coverage"]);
 }
 
 #[test]
@@ -83,12 +90,19 @@ fn javascript_functions_have_their_shares() {
     remove_maps(&recorded);
     assert_totals(&recorded, &[("half", "half"), ("outer", "outer"), ("inner", "outer"), ("fifth", "fifth")]);
     let answer = recorded.ask("query --group-by function --limit 1000");
-    let main = row(&answer, "function", "main");
-    assert!(main["total_share"].as_f64().unwrap() > 0.9, "{answer:#}");
+    // The script's own frames are the interpreter's until V8 compiles them, which it may never do with `main`.
+    let whole = row(&answer, "function", "node::Start(int, char**)");
+    assert!(whole["total_share"].as_f64().unwrap() > 0.9, "{answer:#}");
     let lines = recorded.ask("query --group-by function,file,line --limit 1000");
     let key = &row(&lines, "function", "half")["key"];
     assert!(key["file"].as_str().unwrap_or_default().ends_with("programs/shares.js"), "{key}");
     assert_eq!(key["line"], line_of("shares.js", "half"), "V8 tells where a function begins");
     let modes = recorded.ask("query --group-by mode");
-    assert_share("generated code", row(&modes, "mode", "jit"), "self", 0.97);
+    let truth = recorded.truth();
+    let measured: f64 = ["half", "outer", "fifth"].iter().map(|name| number(&truth, name)).sum();
+    let generated = number(row(&modes, "mode", "jit"), "self");
+    assert!(
+        (0.9 * measured..1.05 * measured).contains(&generated),
+        "{generated} ns, and {measured} were measured"
+    );
 }
