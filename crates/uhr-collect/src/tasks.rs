@@ -105,6 +105,7 @@ pub(crate) struct Tasks {
     kernel_visible: bool,
     /// Programs in the kernel add up the times of threads; records of other processes than those known are of strangers.
     sums_of: Option<Followed>,
+    sums_since_ns: u64,
     /// By the name of the program.
     pools: FxHashMap<String, Pool>,
     /// Page faults of all threads that ended, by the kernel's own count.
@@ -129,9 +130,15 @@ impl Tasks {
         Self { period_ns, kernel_visible, ..Self::default() }
     }
 
-    /// Times come as sums ([`ThreadSums`]).
-    pub(crate) fn expect_sums(&mut self, of: Followed) {
+    /// Times come as sums ([`ThreadSums`]), which begin at `since_ns`; the sideband begins a little earlier.
+    pub(crate) fn expect_sums(&mut self, of: Followed, since_ns: u64) {
         self.sums_of = Some(of);
+        self.sums_since_ns = since_ns;
+    }
+
+    /// The time of a record, or that at which the recording begins.
+    pub(crate) fn within(&self, time_ns: u64) -> u64 {
+        time_ns.max(self.sums_since_ns)
     }
 
     /// Whether times come as sums.

@@ -199,10 +199,11 @@ UHR_SIZE(struct uhr_settings, 40);
 
 /* What the loader changes while the programs run. */
 struct uhr_dial {
+    u64 start_ns;  /* when recording began: what a marked thread does, it has done since then */
     u64 period_ns; /* of the clock that looks at waiting threads */
     u32 taken;     /* stacks that this pass has taken */
     u32 share;     /* of waits whose stack is taken as they begin, of 2^32 - 1 */
 };
-UHR_SIZE(struct uhr_dial, 16);
+UHR_SIZE(struct uhr_dial, 24);
 
 #endif

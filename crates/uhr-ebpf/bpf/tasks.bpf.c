@@ -59,7 +59,7 @@ int mark(struct bpf_iter__task *ctx)
     struct thread *thread = new_thread(task);
     if (!thread || thread->state != UHR_UNSEEN) return 0;
     thread->is_before_exec = how && *how == 2;
-    thread->since_ns = bpf_ktime_get_ns();
+    thread->since_ns = dial.start_ns;
     thread->wait = 1;
     if (task->on_cpu || !state) {
         thread->state = task->on_cpu ? UHR_RUNNING : UHR_RUNNABLE;

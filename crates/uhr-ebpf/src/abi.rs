@@ -84,7 +84,7 @@ plain! {
         follow_frame_pointers: u32, looks_a_pass: u32, unused: u32,
     }
     /// struct uhr_dial
-    Dial = 16 { period_ns: u64, taken: u32, share: u32, }
+    Dial = 24 { start_ns: u64, period_ns: u64, taken: u32, share: u32, }
 }
 
 /// The value at the beginning of `bytes`, and what lies behind it.

@@ -39,7 +39,7 @@ pub enum Scope {
 }
 
 /// How to sample.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Whom.
     pub scope: Scope,
@@ -56,6 +56,8 @@ pub struct Options {
     pub looks_a_pass: u32,
     /// Bytes of the ring buffer, a power of two.
     pub ring_bytes: u32,
+    /// Gives processes with all that descend from them, at that moment.
+    pub family: fn(Vec<u32>) -> Vec<u32>,
 }
 
 impl Options {
@@ -70,6 +72,7 @@ impl Options {
             fault_period: 61,
             looks_a_pass: 128,
             // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
+            family: |pids| pids,
             ring_bytes: (cpus * (4 << 20)).next_power_of_two().clamp(8 << 20, 128 << 20),
         }
     }
@@ -183,7 +186,10 @@ impl Sampler {
         }
         let marks: Vec<(u32, u32)> = match &options.scope {
             Scope::Command { pid } => vec![(*pid, 2)],
-            Scope::Processes(pids) => pids.iter().map(|&pid| (pid, 1)).collect(),
+            // Some of them may have been made while the programs were loaded.
+            Scope::Processes(pids) => {
+                (options.family)(pids.clone()).into_iter().map(|pid| (pid, 1)).collect()
+            }
             Scope::Cgroup { .. } | Scope::Machine => Vec::new(),
         };
         for (pid, how) in marks {
@@ -191,11 +197,10 @@ impl Sampler {
                 .map_err(LoadError::at("naming the targets"))?;
         }
         let mark = self.attach("mark")?;
+        self.since_ns = monotonic_ns();
+        self.turn(0, 0.0).map_err(LoadError::at("setting the start"))?;
         for _ in 0..2 {
             run_iterator(&mark).map_err(LoadError::at("marking the targets"))?;
-            if self.since_ns == 0 {
-                self.since_ns = monotonic_ns();
-            }
         }
         self.tell_times = Some(self.attach("tell_times")?);
         self.look = self.attach("look").ok();
@@ -270,10 +275,15 @@ impl Sampler {
     /// What the kernel answers.
     pub fn look(&self, period_ns: u64, lot: f64) -> io::Result<()> {
         let Some(look) = &self.look else { return Ok(()) };
-        let share = (lot.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
-        let dial = abi::Dial { period_ns, taken: 0, share };
-        self.update(".data.dial", &0_u32.to_ne_bytes(), abi::bytes(&dial))?;
+        self.turn(period_ns, lot)?;
         run_iterator(look)
+    }
+
+    /// Sets what the programs go by.
+    fn turn(&self, period_ns: u64, lot: f64) -> io::Result<()> {
+        let share = (lot.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
+        let dial = abi::Dial { start_ns: self.since_ns, period_ns, taken: 0, share };
+        self.update(".data.dial", &0_u32.to_ne_bytes(), abi::bytes(&dial))
     }
 
     /// Makes the programs tell the sums of all threads that did something since the last time.

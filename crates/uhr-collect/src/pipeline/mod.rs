@@ -75,7 +75,8 @@ impl Pipeline {
 
     /// Takes in one record. Records come in the order of time.
     pub(crate) fn handle(&mut self, record: &Record<'_>) {
-        let Stamp { time_ns, pid, tid, cpu } = record.stamp;
+        let Stamp { pid, tid, cpu, .. } = record.stamp;
+        let time_ns = self.tasks.within(record.stamp.time_ns);
         let is_of_task =
             matches!(record.body, Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. });
         if is_of_task && self.tasks.has_ended(tid, time_ns) {

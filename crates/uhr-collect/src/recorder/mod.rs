@@ -137,7 +137,7 @@ impl Recorder {
         if source.sampler.is_some() {
             // Of a cgroup a process is known by its first event.
             let is_all = matches!(target, Target::Machine);
-            tasks.expect_sums(if is_all { Followed::All } else { Followed::Known });
+            tasks.expect_sums(if is_all { Followed::All } else { Followed::Known }, start_ns);
         }
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
         pipeline.fault_period = opening::FAULTS_A_SAMPLE;

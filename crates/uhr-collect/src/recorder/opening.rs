@@ -7,6 +7,7 @@ use super::kernel_ledger::KernelSide;
 use super::{Options, SamplerChoice, Target};
 use crate::error::CollectError;
 use crate::perf::{self, Session, Targets, UserStack};
+use crate::procfs;
 use crate::reader::Source;
 use crate::unwind_choice::{UnwindChoice, choose, modules_of_process, modules_of_program};
 
@@ -138,6 +139,7 @@ fn kernel_options(options: &Options, scope: Scope, unwinding: &Unwinding) -> uhr
         copy_bytes: options.stack_size,
         frame_pointers: unwinding.by_frame_pointers,
         fault_period: FAULTS_A_SAMPLE,
+        family: procfs::with_descendants,
         ..uhr_ebpf::Options::new(scope)
     }
 }
