@@ -84,8 +84,18 @@ fn javascript_functions_have_their_shares() {
     }
     let place = Place::new();
     let script = crate::harness::source("shares.js");
-    let recorded =
-        place.record(Who::Us, "rec", &[], &[&"node", &"--perf-basic-prof", &"--no-turbo-inlining", &script]);
+    let recorded = place.record(
+        Who::Us,
+        "rec",
+        &[],
+        &[
+            &"node",
+            &"--perf-basic-prof",
+            &"--interpreted-frames-native-stack",
+            &"--no-turbo-inlining",
+            &script,
+        ],
+    );
     let Some(recorded) = recorded.or_skip() else { return };
     remove_maps(&recorded);
     assert_totals(&recorded, &[("half", "half"), ("outer", "outer"), ("inner", "outer"), ("fifth", "fifth")]);

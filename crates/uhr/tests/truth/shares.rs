@@ -89,8 +89,15 @@ pub(crate) fn main_path(recorded: &Recorded, function: &str) -> (Vec<String>, f6
 
 /// Fails unless nearly all of a function's time was spent on exactly this path, counted from `path[0]` on.
 pub(crate) fn assert_path(recorded: &Recorded, function: &str, path: &[&str]) {
-    let (seen, share) = main_path(recorded, function);
+    let (seen, _) = main_path(recorded, function);
     let from = seen.iter().position(|name| name == path[0]).unwrap_or_else(|| panic!("{seen:?}"));
     assert_eq!(seen[from..], *path, "{seen:?}");
+    // What it calls, and what interrupts it, lies on the same path.
+    let answer = recorded.ask(&format!("call-paths --function {function} --detail full --limit 1000"));
+    let begins = |row: &&Value| {
+        let names: Vec<&str> = row["path"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        names.len() >= seen.len() && names.iter().zip(&seen).all(|(name, of)| name == of)
+    };
+    let share: f64 = rows(&answer).iter().filter(begins).map(|row| number(row, "self_share")).sum();
     assert!(share >= 0.95, "{share} of the time of {function} is on {seen:?}");
 }
