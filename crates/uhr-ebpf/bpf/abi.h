@@ -191,7 +191,7 @@ struct uhr_settings {
     u32 cgroup_level;  /* how deep it lies */
     u32 scope;
     u32 copy_bytes;    /* of stack, with a sample */
-    u32 follow_frame_pointers; /* where `unwind_of` does not say it of the process */
+    u32 follow_frame_pointers; /* instead of copying the stack */
     u32 looks_a_pass;  /* stacks of waits taken in one pass, at most */
     u32 unused;
 };

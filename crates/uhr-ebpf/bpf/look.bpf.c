@@ -3,12 +3,7 @@
    be read. So waits are sampled as CPU time is, by a clock: at each of its ticks user space reads this iterator, which
    looks at the threads that wait and have not been looked at in this wait. A wait of length d is caught with
    probability min(1, d / T). */
-#include "task.h"
-
-static __always_inline long copy_of(struct task_struct *task, void *out, u32 bytes, u64 from)
-{
-    return bpf_copy_from_user_task(out, bytes, (void *)from, task, 0);
-}
+#include "sample.h"
 
 /* The pass is the only user of it; a per-CPU one would not do, for this program can be moved to another CPU. */
 struct {
@@ -18,60 +13,32 @@ struct {
     __type(value, struct draft);
 } look_draft SEC(".maps");
 
-static __always_inline u32 copy_stack_of(struct task_struct *task, u64 sp, u8 *out)
-{
-    u32 most = settings.copy_bytes, copied = 0;
-    if (most > UHR_MAX_COPY) most = UHR_MAX_COPY;
-    for (u32 page = 0; page < UHR_MAX_COPY / 4096 + 1; page++) {
-        u64 from = sp + copied;
-        u32 bytes = 4096 - (from & 4095);
-        if (copied >= most) break;
-        if (bytes > most - copied) bytes = most - copied;
-        barrier_var(bytes);
-        barrier_var(copied);
-        if (bytes > 4096 || copied > UHR_MAX_COPY - 4096) break;
-        if (copy_of(task, out + copied, bytes, from)) break;
-        copied += bytes;
-    }
-    return copied;
-}
-
 static __always_inline void look_at(struct task_struct *task, struct thread *thread, u64 now_ns)
 {
     u32 zero = 0, wait = thread->wait;
     struct draft *draft = bpf_map_lookup_elem(&look_draft, &zero);
     if (!draft) return;
     struct uhr_sample *sample = &draft->sample;
-    __builtin_memset(sample, 0, sizeof *sample);
-    head(&sample->head, UHR_WAIT_STACK, thread->task, now_ns);
+    begin_sample(draft, UHR_WAIT_STACK, thread->task, now_ns);
     sample->address = dial.period_ns;
     sample->wait = wait;
     sample->share = thread->share;
     sample->syscall = thread->why.syscall;
     sample->flags = UHR_IN_KERNEL;
-    s64 kernel = bpf_get_task_stack(task, draft->payload, UHR_MAX_FRAMES * 8, 0);
-    if (kernel > 0 && kernel <= UHR_MAX_FRAMES * 8) sample->kernel_frames = kernel / 8;
+    put_kernel_stack(draft, bpf_get_task_stack(task, draft->payload, UHR_MAX_FRAMES * 8, 0));
     if (task->flags & PF_KTHREAD) {
         sample->flags |= UHR_KERNEL_THREAD;
     } else {
         struct pt_regs *saved = (void *)bpf_task_pt_regs(task);
-        if (saved) {
-            sample->ip = saved->ip;
-            sample->sp = saved->sp;
-            sample->bp = saved->bp;
-            if ((saved->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
-        }
-        u32 begin = sample->kernel_frames * 8;
-        if (begin <= UHR_MAX_FRAMES * 8 && sample->sp) sample->copied = copy_stack_of(task, sample->sp, draft->payload + begin);
+        if (saved) put_registers(sample, saved);
+        put_stack_copy(draft, task);
     }
     /* What was read is the wait's only if the thread still waits. */
     if (thread->wait != wait || thread->woken_ns || thread->state != UHR_WAITING) {
         COUNT(moved_on);
         return;
     }
-    u64 payload = sample->kernel_frames * 8 + sample->copied;
-    if (payload > sizeof draft->payload) return;
-    emit(draft, sizeof *sample + payload, UHR_WAIT_STACK);
+    emit_sample(draft);
 }
 
 SEC("iter.s/task")

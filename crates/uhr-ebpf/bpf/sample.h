@@ -5,8 +5,10 @@
 
 #include "task.h"
 
-static __always_inline long read_user(void *out, u32 bytes, u64 from)
+/* Reads the memory of the running program, or of another task's, for which a program must be able to sleep. */
+static __always_inline long read_user(struct task_struct *other, void *out, u32 bytes, u64 from)
 {
+    if (other) return bpf_copy_from_user_task(out, bytes, (void *)from, other, 0);
     return bpf_probe_read_user(out, bytes, (void *)from);
 }
 
@@ -40,19 +42,13 @@ static __always_inline void put_registers(struct uhr_sample *sample, struct pt_r
     if ((regs->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
 }
 
-static __always_inline bool follows_frame_pointers(u32 pid)
-{
-    u32 *own = bpf_map_lookup_elem(&unwind_of, &pid);
-    return own ? *own : settings.follow_frame_pointers;
-}
-
-/* The program's part, behind the kernel's: a copy of its stack. */
-static __always_inline void put_stack_copy(struct draft *draft)
+/* The program's part, behind the kernel's: a copy of its stack. `other`: whose it is, if not the running task's. */
+static __always_inline void put_stack_copy(struct draft *draft, struct task_struct *other)
 {
     struct uhr_sample *sample = &draft->sample;
     u32 begin = sample->kernel_frames * 8;
     if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
-    sample->copied = copy_stack(sample->sp, settings.copy_bytes, draft->payload + begin);
+    sample->copied = copy_stack(other, sample->sp, settings.copy_bytes, draft->payload + begin);
 }
 
 /* The same, or its frames where frame pointers are to be followed. */
@@ -60,8 +56,8 @@ static __always_inline void put_user_stack(struct draft *draft)
 {
     struct uhr_sample *sample = &draft->sample;
     u32 begin = sample->kernel_frames * 8;
-    if (!follows_frame_pointers(sample->head.pid)) {
-        put_stack_copy(draft);
+    if (!settings.follow_frame_pointers) {
+        put_stack_copy(draft, 0);
         return;
     }
     if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
@@ -72,7 +68,7 @@ static __always_inline void put_user_stack(struct draft *draft)
     sample->user_frames = follow_frame_pointers(sample->ip, sample->sp, sample->bp, &window, (u64 *)out);
     if (sample->user_frames == UHR_MAX_FRAMES) sample->flags |= UHR_CHAIN_FULL;
     u32 top = begin + sample->user_frames * 8;
-    if (top <= 2 * UHR_MAX_FRAMES * 8 && !read_user(draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
+    if (top <= 2 * UHR_MAX_FRAMES * 8 && !read_user(0, draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
 }
 
 static __always_inline void emit_sample(struct draft *draft)

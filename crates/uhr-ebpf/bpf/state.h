@@ -49,15 +49,6 @@ struct {
     __type(value, u32);
 } wanted SEC(".maps");
 
-/* By pid, where it is not as `settings` say: 1 to follow frame pointers, 0 to copy the stack. */
-struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, 65536);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, u32);
-    __type(value, u32);
-} unwind_of SEC(".maps");
-
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 8 << 20);

@@ -33,7 +33,7 @@ static __always_inline void leave_cpu(struct thread *thread, struct task_struct 
 {
     u32 state = state_of(task);
     if (settings.scope == UHR_CGROUP) is_inside(thread, is_in_cgroup());
-    changing(thread);
+    turn_version(thread);
     if (thread->state == UHR_RUNNING && !thread->is_before_exec && !thread->is_outside) thread->on_cpu_ns += now_ns - thread->since_ns;
     thread->since_ns = now_ns;
     thread->switches++;
@@ -48,16 +48,16 @@ static __always_inline void leave_cpu(struct thread *thread, struct task_struct 
         thread->state = UHR_WAITING;
         COUNT(waits);
     }
-    changed(thread);
+    turn_version(thread);
 }
 
 /* The stack of the running thread, from inside the kernel. */
-static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct task_struct *current, bool has_program)
+static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct task_struct *current)
 {
     struct uhr_sample *sample = &draft->sample;
     sample->flags |= UHR_IN_KERNEL;
     put_kernel_stack(draft, bpf_get_stack(ctx, draft->payload, UHR_MAX_FRAMES * 8, 0));
-    if (!has_program || current->flags & PF_KTHREAD) {
+    if (current->flags & PF_KTHREAD) {
         sample->flags |= UHR_KERNEL_THREAD;
         return;
     }
@@ -65,7 +65,7 @@ static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct
     sample->syscall = syscall_of(current, saved);
     if (saved) put_registers(sample, saved);
     /* There are few of these, and always to copy keeps this program short: the verifier walks every path of it. */
-    put_stack_copy(draft);
+    put_stack_copy(draft, 0);
 }
 
 /* Of some waits the stack is taken as they begin, by lot: the clock cannot see the shortest. */
@@ -82,7 +82,7 @@ static __always_inline void take_by_lot(void *ctx, struct thread *thread, struct
     draft->sample.wait = thread->wait;
     draft->sample.share = share;
     draft->sample.flags = UHR_AT_SWITCH;
-    put_own_stack(ctx, draft, current, true);
+    put_own_stack(ctx, draft, current);
     emit_sample(draft);
 }
 
@@ -96,7 +96,7 @@ static __always_inline void tell_end(struct thread *thread, u64 now_ns)
 static __always_inline void get_cpu(struct thread *thread, u64 now_ns)
 {
     bool is_counted = !thread->is_before_exec && !thread->is_outside;
-    changing(thread);
+    turn_version(thread);
     if (thread->state == UHR_WAITING) {
         u64 woken_ns = thread->woken_ns;
         if (woken_ns < thread->since_ns) {
@@ -114,7 +114,7 @@ static __always_inline void get_cpu(struct thread *thread, u64 now_ns)
     thread->state = UHR_RUNNING;
     thread->since_ns = now_ns;
     thread->woken_ns = 0;
-    changed(thread);
+    turn_version(thread);
 }
 
 SEC("tp_btf/sched_switch")
@@ -161,7 +161,7 @@ static __always_inline void tell_waker(void *ctx, struct thread *thread, struct 
     begin_sample(draft, UHR_WAKER_STACK, waker, now_ns);
     draft->sample.wait = thread->wait;
     draft->sample.wait_tid = thread->task.tid;
-    put_own_stack(ctx, draft, current, true);
+    put_own_stack(ctx, draft, current);
     emit_sample(draft);
 }
 
@@ -171,17 +171,14 @@ int BPF_PROG(on_waking, struct task_struct *task)
     struct thread *thread = thread_of(task);
     if (!thread || thread->woken_ns || thread->state == UHR_RUNNABLE) return 0;
     struct task_struct *current = bpf_get_current_task_btf();
-    struct uhr_task waker = {.tid = ~0u};
     bool by_interrupt = is_interrupt(ctx, current);
     u64 now_ns = bpf_ktime_get_ns();
     if (by_interrupt) {
-        for (u32 hop = 1; hop <= UHR_HOPS; hop++) thread->wakers[hop] = (struct uhr_task){};
+        woken_by(thread, (struct uhr_task){.tid = ~0u}, 0);
     } else {
         struct thread *own = thread_of(current);
-        waker = own ? own->task : who(current);
-        for (u32 hop = 0; hop < UHR_HOPS; hop++) thread->wakers[hop + 1] = own ? own->wakers[hop] : (struct uhr_task){};
+        woken_by(thread, own ? own->task : who(current), own);
     }
-    thread->wakers[0] = waker;
     /* A thread that still runs keeps the time in case it is on its way out (leave_cpu). */
     thread->woken_ns = now_ns;
     if (thread->state == UHR_WAITING && thread->looked_at == thread->wait)

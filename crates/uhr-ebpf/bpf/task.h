@@ -86,6 +86,13 @@ static __always_inline struct thread *new_thread(struct task_struct *task)
     return thread;
 }
 
+/* Who ended its wait, or made it; and who had ended that one's (`own`, if it is a target) last wait, and so on. */
+static __always_inline void woken_by(struct thread *thread, struct uhr_task waker, struct thread *own)
+{
+    thread->wakers[0] = waker;
+    for (u32 hop = 0; hop < UHR_HOPS; hop++) thread->wakers[hop + 1] = own ? own->wakers[hop] : (struct uhr_task){};
+}
+
 /* What the file is that a thread waits to read or write. */
 static __always_inline u8 file_kind(struct task_struct *task, u32 descriptor)
 {

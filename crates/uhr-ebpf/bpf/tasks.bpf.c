@@ -13,8 +13,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
     thread->state = UHR_RUNNABLE;
     if (maker) {
         thread->is_before_exec = maker->is_before_exec;
-        thread->wakers[0] = maker->task;
-        for (u32 hop = 0; hop < UHR_HOPS; hop++) thread->wakers[hop + 1] = maker->wakers[hop];
+        woken_by(thread, maker->task, maker);
     }
     return 0;
 }
@@ -28,7 +27,7 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
     /* One thread can name another. */
     if (!thread || task != bpf_get_current_task_btf()) return 0;
     u64 now_ns = bpf_ktime_get_ns();
-    changing(thread);
+    turn_version(thread);
     if (thread->is_before_exec) {
         thread->is_before_exec = 0;
         thread->since_ns = now_ns;
@@ -36,7 +35,7 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
         thread->on_cpu_ns += now_ns - thread->since_ns;
         thread->since_ns = now_ns;
     }
-    changed(thread);
+    turn_version(thread);
     struct uhr_times times = {};
     put_times(&times, thread, task, UHR_RENAMED);
     if (thread->was_inside) emit(&times, sizeof times, UHR_RENAMED);
@@ -70,8 +69,7 @@ int mark(struct bpf_iter__task *ctx)
     return 0;
 }
 
-/* Tells the sums of the threads that have done something since they were last told; of all when `told_switches` is not
-   theirs. */
+/* Tells the sums of the threads that have done something since they were last told. */
 SEC("iter/task")
 int tell_times(struct bpf_iter__task *ctx)
 {

@@ -5,14 +5,12 @@
 
 #include "task.h"
 
-/* The thread leaves what it did since `since_ns`, and does something else from `now_ns` on. Readers on another CPU see
-   an odd version meanwhile. */
-static __always_inline void changing(struct thread *thread)
+/* To be called before the sums of a thread change and after: readers on another CPU see an odd version meanwhile. */
+static __always_inline void turn_version(struct thread *thread)
 {
     *(volatile u32 *)&thread->version += 1;
     __asm__ volatile("" ::: "memory");
 }
-#define changed changing
 
 static __always_inline bool is_same(struct uhr_why a, struct uhr_why b)
 {

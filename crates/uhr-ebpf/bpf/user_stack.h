@@ -23,11 +23,11 @@ static __always_inline bool read_window(struct window *window, u64 from)
 {
     window->start = from;
     window->bytes = UHR_WINDOW;
-    if (!read_user(window->words, UHR_WINDOW, from)) return true;
+    if (!read_user(0, window->words, UHR_WINDOW, from)) return true;
     u64 rest = UHR_PAGE - (from & (UHR_PAGE - 1));
     if (rest >= UHR_WINDOW) return false;
     window->bytes = rest;
-    return rest >= 16 && !read_user(window->words, rest & (UHR_WINDOW - 1), from);
+    return rest >= 16 && !read_user(0, window->words, rest & (UHR_WINDOW - 1), from);
 }
 
 /* Follows frame pointers from `bp` and writes the addresses to `out`, that of the instruction itself first. Gives their
@@ -60,11 +60,11 @@ static __always_inline u32 follow_frame_pointers(u64 ip, u64 sp, u64 bp, struct 
     return count;
 }
 
-/* Copies up to `most` bytes of stack from `sp` on. Gives how many could be read. */
-static __always_inline u32 copy_stack(u64 sp, u32 most, u8 *out)
+/* Copies up to `most` bytes of stack from `sp` on, of the running program or of another. Gives how many could be read. */
+static __always_inline u32 copy_stack(struct task_struct *other, u64 sp, u32 most, u8 *out)
 {
     if (most > UHR_MAX_COPY) most = UHR_MAX_COPY;
-    if (most == UHR_MAX_COPY && !read_user(out, UHR_MAX_COPY, sp)) return UHR_MAX_COPY;
+    if (most == UHR_MAX_COPY && !read_user(other, out, UHR_MAX_COPY, sp)) return UHR_MAX_COPY;
     u32 copied = 0;
     for (u32 page = 0; page < UHR_MAX_COPY / UHR_PAGE + 1; page++) {
         u64 from = sp + copied;
@@ -73,8 +73,9 @@ static __always_inline u32 copy_stack(u64 sp, u32 most, u8 *out)
         if (bytes > most - copied) bytes = most - copied;
         /* Known to the compiler, and not to the verifier. */
         barrier_var(bytes);
+        barrier_var(copied);
         if (bytes > UHR_PAGE || copied > UHR_MAX_COPY - UHR_PAGE) break;
-        if (read_user(out + copied, bytes, from)) break;
+        if (read_user(other, out + copied, bytes, from)) break;
         copied += bytes;
     }
     return copied;

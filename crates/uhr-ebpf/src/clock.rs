@@ -50,16 +50,3 @@ impl Source {
         Ok(unsafe { File::from_raw_fd(fd) })
     }
 }
-
-/// The CPUs that are online, as `/sys` lists them (`0-3,6`).
-pub(crate) fn online_cpus() -> Vec<i32> {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    list.trim()
-        .split(',')
-        .filter_map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
-        })
-        .flatten()
-        .collect()
-}

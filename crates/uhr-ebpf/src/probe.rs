@@ -43,7 +43,7 @@ pub fn purpose(program: &str) -> &'static str {
 /// [`LoadError`] where none can be tried.
 pub fn features() -> Result<Vec<Feature>, LoadError> {
     check_rights()?;
-    let mut options = Options::new(Scope::Machine);
+    let mut options = Options::new(Scope::Machine, Vec::new());
     options.ring_bytes = 4096;
     // All at once is the usual case, and ten times as fast.
     let takes_all = open(&options)?.load().is_ok();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PerfEventOpts};
 
 use crate::abi;
-use crate::clock::{Source, online_cpus};
+use crate::clock::Source;
 use crate::cost::{Meter, ProgramCost};
 use crate::error::LoadError;
 use crate::ring::Ring;
@@ -43,12 +43,13 @@ pub enum Scope {
 pub struct Options {
     /// Whom.
     pub scope: Scope,
+    /// The CPUs that are online.
+    pub cpus: Vec<i32>,
     /// Ticks a second and CPU.
     pub frequency: u32,
     /// Bytes of stack to copy with a sample, at most [`MAX_COPY_BYTES`](crate::MAX_COPY_BYTES).
     pub copy_bytes: u32,
-    /// Follow frame pointers in the kernel instead of copying stacks, in processes of which nothing else was said
-    /// ([`Sampler::unwind_by_frame_pointers`]).
+    /// Follow frame pointers in the kernel instead of copying stacks.
     pub frame_pointers: bool,
     /// One page fault in so many is sampled.
     pub fault_period: u64,
@@ -62,18 +63,19 @@ pub struct Options {
 
 impl Options {
     /// The settings that fit most.
-    pub fn new(scope: Scope) -> Self {
-        let cpus = online_cpus().len().max(1) as u32;
+    pub fn new(scope: Scope, cpus: Vec<i32>) -> Self {
+        // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
+        let ring_bytes = cpus.len().max(1) as u32 * (4 << 20);
         Self {
             scope,
+            cpus,
             frequency: 999,
             copy_bytes: abi::MAX_COPY_BYTES,
             frame_pointers: false,
             fault_period: 61,
             looks_a_pass: 128,
-            // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
+            ring_bytes: ring_bytes.next_power_of_two().clamp(8 << 20, 128 << 20),
             family: |pids| pids,
-            ring_bytes: (cpus * (4 << 20)).next_power_of_two().clamp(8 << 20, 128 << 20),
         }
     }
 }
@@ -83,14 +85,6 @@ impl Options {
 pub struct Counters {
     /// Ticks of the clock, and how many of them met a thread of the target, by CPU.
     pub ticks: Vec<(u32, u64, u64)>,
-    /// Ticks that met a thread of the target.
-    pub samples: u64,
-    /// Ticks that met nobody.
-    pub idle: u64,
-    /// Ticks that met another thread.
-    pub foreign: u64,
-    /// Page faults that were sampled.
-    pub faults: u64,
     /// CPU samples that found the ring full.
     pub samples_refused: u64,
     /// Page-fault samples that found it full.
@@ -105,12 +99,12 @@ pub struct Counters {
     pub no_storage: u64,
     /// Waits that began.
     pub waits: u64,
-    /// Waits whose stack was taken by the clock.
-    pub looked: u64,
     /// Waits that ended while it was taken.
     pub moved_on: u64,
     /// Waits left for the next look.
     pub postponed: u64,
+    /// Sums that changed while they were read; they come with the next reading.
+    pub torn: u64,
 }
 
 /// The running sampler. Dropping it leaves nothing behind: programs, maps and events live as long as its descriptors.
@@ -215,7 +209,7 @@ impl Sampler {
             ("on_fault", Source::MajorFaults, abi::MAJOR),
         ];
         for (name, source, cookie) in wanted {
-            for cpu in online_cpus() {
+            for &cpu in &options.cpus {
                 let event = match source.open(cpu) {
                     Ok(event) => event,
                     // The CPU went offline.
@@ -251,21 +245,6 @@ impl Sampler {
             .ok_or_else(missing)?
             .attach()
             .map_err(|error| LoadError::Unsupported { program: name.to_owned(), reason: error.to_string() })
-    }
-
-    /// Whether the stacks of a process are taken by following frame pointers, or copied.
-    ///
-    /// # Errors
-    /// What the kernel answers.
-    pub fn unwind_by_frame_pointers(&self, pid: u32, follow: bool) -> io::Result<()> {
-        self.update("unwind_of", &pid.to_ne_bytes(), &u32::from(follow).to_ne_bytes())
-    }
-
-    /// Forgets what was said of a process.
-    pub fn forget_process(&self, pid: u32) {
-        if let Some(map) = self.map("unwind_of") {
-            let _ = map.delete(&pid.to_ne_bytes());
-        }
     }
 
     /// Looks once at the threads that wait, as the clock of waits, whose mean period is `period_ns`. From now on one wait
@@ -318,10 +297,6 @@ impl Sampler {
                 counters.ticks.push((cpu as u32, own.ticks, own.samples));
             }
             let refused = |kind: u32| own.refused.get(kind as usize).copied().unwrap_or(0);
-            counters.samples += own.samples;
-            counters.idle += own.idle;
-            counters.foreign += own.foreign;
-            counters.faults += own.faults;
             counters.samples_refused += refused(abi::CPU);
             counters.faults_refused += refused(abi::FAULT);
             counters.waits_refused += [abi::WAIT_STACK, abi::WAKER_STACK, abi::WOKEN, abi::WAIT_END]
@@ -332,9 +307,9 @@ impl Sampler {
             counters.ends_refused += refused(abi::THREAD_END);
             counters.no_storage += own.no_storage;
             counters.waits += own.waits;
-            counters.looked += own.looked;
             counters.moved_on += own.moved_on;
             counters.postponed += own.postponed;
+            counters.torn += own.torn;
         }
         counters
     }

@@ -172,7 +172,7 @@ fn has_seccomp_filter() -> bool {
 }
 
 /// The CPUs that are online, by number. Empty if the kernel does not tell.
-pub(super) fn online_cpus() -> Vec<i32> {
+pub(crate) fn online_cpus() -> Vec<i32> {
     let listed = parse_cpus(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
     if !listed.is_empty() {
         return listed;

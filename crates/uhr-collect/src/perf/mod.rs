@@ -25,6 +25,7 @@ mod sample;
 mod session;
 mod sys;
 
+pub(crate) use access::online_cpus;
 pub use access::{Access, Refusal};
 pub use attr::THINNED_TO;
 pub use decoder::{Decoder, Malformed};
@@ -36,6 +37,5 @@ pub use merge::Merger;
 pub use record::{Body, BpfProgram, FileIdentity, KernelSymbol, Mapping, NO_TASK, Record, Stamp, Task};
 pub use sample::{Addresses, Sample, UserRegisters};
 pub use session::{Attached, Drained, Session, Settings, Targets, Thinned, UserStack};
-pub(crate) use sys::hurry_this_thread;
-pub(crate) use sys::thread_cpu_ns;
 pub use sys::{OpenFiles, monotonic_ns, raise_open_files};
+pub(crate) use sys::{hurry_this_thread, thread_cpu_ns};

@@ -56,9 +56,13 @@ impl Pipeline {
             SampleKind::Waker { sleeper, wait } => {
                 // The stack of a stranger would make his process part of the recording.
                 let is_known = has_task && self.tasks.knows_process(pid);
-                let Some(mut looked) = self.waits.open.get(&(sleeper, wait)).copied() else { return };
-                looked.waker_stack = self.stack_of(sample, is_known).0;
-                self.waits.open.insert((sleeper, wait), looked);
+                if !self.waits.open.contains_key(&(sleeper, wait)) {
+                    return;
+                }
+                let stack = self.stack_of(sample, is_known).0;
+                if let Some(looked) = self.waits.open.get_mut(&(sleeper, wait)) {
+                    looked.waker_stack = stack;
+                }
             }
             _ if !has_task => self.counted.without_task += 1,
             SampleKind::Wait { wait, chance } => {
@@ -167,11 +171,13 @@ impl Pipeline {
         match who {
             Waker::Interrupt => {}
             Waker::Thread(Task { pid, tid }) | Waker::During(Task { pid, tid }) => {
-                row.thread = self.tasks.known_thread(pid, tid).map(|thread| thread.row.id);
+                let known = self.tasks.known_thread(pid, tid).map(|thread| &thread.row);
+                row.thread = known.map(|known| known.id);
                 (row.pid, row.tid) = (Some(pid), Some(tid));
-                let known = self.tasks.known_thread(pid, tid).map(|thread| thread.row.name.clone());
                 let name = Some(name).filter(|name| !name.is_empty());
-                row.name = name.or(known).or_else(|| procfs::thread_name(pid, tid));
+                row.name = name
+                    .or_else(|| known.map(|known| known.name.clone()))
+                    .or_else(|| procfs::thread_name(pid, tid));
             }
         }
         self.writer.push_waker(row);

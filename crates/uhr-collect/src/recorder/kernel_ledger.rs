@@ -82,6 +82,8 @@ impl Recorder {
             ("threads that the kernel had no memory for", counters.no_storage),
             ("waits that ended while their stack was taken", counters.moved_on),
             ("waits that were left for the next look", counters.postponed),
+            ("ends of waits whose stack did not come", self.pipeline.waits.without_stack),
+            ("sums that changed while they were read", counters.torn),
             ("waits that are in a sum of mixed kinds", self.pipeline.tasks.crowded_waits),
         ]
         .into_iter()

@@ -140,7 +140,7 @@ fn kernel_options(options: &Options, scope: Scope, unwinding: &Unwinding) -> uhr
         frame_pointers: unwinding.by_frame_pointers,
         fault_period: FAULTS_A_SAMPLE,
         family: procfs::with_descendants,
-        ..uhr_ebpf::Options::new(scope)
+        ..uhr_ebpf::Options::new(scope, perf::online_cpus())
     }
 }
 
