@@ -17,6 +17,7 @@ mod look_clock;
 mod modules;
 pub mod perf;
 mod pipeline;
+mod pools;
 pub mod procfs;
 mod reader;
 mod recorder;

@@ -3,11 +3,12 @@
 use rustc_hash::FxHashMap;
 use uhr_model::StackEnding;
 use uhr_recording::RecordingWriter;
-use uhr_recording::tables::{ProcessRow, SampleRow, ThreadRow};
+use uhr_recording::tables::{ProcessRow, ThreadRow};
 
 use crate::address_space::AddressSpace;
 use crate::cgroup::membership::{self, Membership};
 use crate::perf::Body;
+use crate::pools::{Pools, push_unsampled};
 use crate::procfs;
 use crate::sums::ThreadSums;
 use crate::unwind::ProcessUnwinder;
@@ -58,20 +59,6 @@ impl Thread {
 /// five the samples are 97 % of the right number (measured).
 const SHORT_TICKS: u64 = 5;
 
-/// Threads of fewer ticks share theirs with others of their program: of twenty ticks between 12 and 28 are seen.
-const POOLED_TICKS: u64 = 20;
-/// Programs whose short threads are kept apart.
-const MAX_POOLS: usize = 65_536;
-
-/// Short threads of programs of one name.
-#[derive(Debug)]
-struct Pool {
-    /// Row of the first of them.
-    first: u32,
-    on_cpu_ns: u64,
-    samples: u64,
-}
-
 /// How long the tid of an ended thread means that thread. Where every CPU is recorded, a thread is still sampled and
 /// switched out after its EXIT record; a tid cannot come back so soon.
 const AFTERLIFE_NS: u64 = 1_000_000_000;
@@ -106,8 +93,7 @@ pub(crate) struct Tasks {
     /// Programs in the kernel add up the times of threads; records of other processes than those known are of strangers.
     sums_of: Option<Followed>,
     sums_since_ns: u64,
-    /// By the name of the program.
-    pools: FxHashMap<String, Pool>,
+    pools: Pools,
     /// Page faults of all threads that ended, by the kernel's own count.
     pub(crate) page_faults: u64,
     /// Waits that went into a sum of mixed kinds.
@@ -461,7 +447,8 @@ impl Tasks {
             self.switches += thread.row.switches;
             self.page_faults += sums.page_faults();
             self.crowded_waits += u64::from(sums.crowded);
-            self.pool(thread, now_ns, writer);
+            let name = self.processes.get(&thread.pid).map_or("", |process| process.row.name.as_str());
+            self.pools.take(&mut thread.row, name, self.period_ns, now_ns, writer);
             writer.push_thread(thread.row.clone());
             return;
         }
@@ -513,37 +500,6 @@ impl Tasks {
         is_kernel.then_some((StackEnding::KernelNotVisible, missing * self.period_ns))
     }
 
-    /// Ticks of the CPUs' clocks meet short threads in their right share, but each of them seldom: those of one program
-    /// share what met some of them.
-    fn pool(&mut self, thread: &mut Thread, now_ns: u64, writer: &mut RecordingWriter) {
-        if thread.row.on_cpu_ns >= POOLED_TICKS * self.period_ns {
-            // As likely as to win in a lottery, or it ran where no tick is taken.
-            if thread.row.samples == 0 {
-                push_unsampled(thread.row.id, thread.row.on_cpu_ns, StackEnding::NotSampled, now_ns, writer);
-            }
-            return;
-        }
-        let name = self.processes.get(&thread.pid).map_or("", |process| process.row.name.as_str());
-        if !self.pools.contains_key(name) && self.pools.len() < MAX_POOLS {
-            self.pools.insert(name.to_owned(), Pool { first: thread.row.id, on_cpu_ns: 0, samples: 0 });
-        }
-        if let Some(pool) = self.pools.get_mut(name) {
-            thread.row.pool = pool.first;
-            pool.on_cpu_ns += thread.row.on_cpu_ns;
-            pool.samples += thread.row.samples;
-        }
-    }
-
-    /// The recording ends: what no tick has met in a whole pool.
-    fn close_pools(&mut self, now_ns: u64, writer: &mut RecordingWriter) {
-        let mut pools: Vec<Pool> = self.pools.drain().map(|(_, pool)| pool).collect();
-        pools.sort_by_key(|pool| pool.first);
-        for pool in pools.iter().filter(|pool| pool.samples == 0 && pool.on_cpu_ns > 0) {
-            self.too_short_ns += pool.on_cpu_ns;
-            push_unsampled(pool.first, pool.on_cpu_ns, StackEnding::TooShortToSample, now_ns, writer);
-        }
-    }
-
     fn end_process(&mut self, pid: u32, now_ns: u64, writer: &mut RecordingWriter) {
         if let Some(mut process) = self.processes.remove(&pid) {
             process.row.end_ns = Some(now_ns);
@@ -560,7 +516,7 @@ impl Tasks {
             thread.row.run_delay_ns = thread.totals().map(|(_, runnable_ns)| runnable_ns);
             self.close(thread, now_ns, writer);
         }
-        self.close_pools(now_ns, writer);
+        self.too_short_ns += self.pools.close(now_ns, writer);
     }
 
     /// The processes that live.
@@ -572,23 +528,4 @@ impl Tasks {
     pub(crate) fn threads(&mut self) -> impl Iterator<Item = &mut Thread> {
         self.threads.values_mut()
     }
-}
-
-/// A row for time on CPU without a stack.
-fn push_unsampled(
-    thread: u32,
-    weight_ns: u64,
-    ending: StackEnding,
-    now_ns: u64,
-    writer: &mut RecordingWriter,
-) {
-    writer.push_sample(SampleRow {
-        time_ns: now_ns.saturating_sub(1),
-        thread,
-        cpu: 0,
-        stack: 0,
-        weight_ns,
-        ending: ending.code(),
-        syscall: None,
-    });
 }

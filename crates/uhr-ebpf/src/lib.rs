@@ -6,21 +6,27 @@
 //! The layouts that both sides share are in `bpf/abi.h` and `abi.rs`, and nowhere else.
 
 mod abi;
+mod chance;
 mod clock;
 mod cost;
+mod counters;
 mod error;
 mod event;
 mod log;
+mod options;
 mod probe;
 mod ring;
 mod sampler;
 
 pub use abi::MAX_COPY_BYTES;
+pub use chance::Chance;
 pub use cost::ProgramCost;
+pub use counters::Counters;
 pub use error::LoadError;
 pub use event::{
-    Chance, Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd,
-    Waker, Why, Woken,
+    Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker, Why,
+    Woken,
 };
+pub use options::{Options, Scope};
 pub use probe::{Feature, check_rights, features, purpose};
-pub use sampler::{Counters, Options, Sampler, Scope};
+pub use sampler::Sampler;

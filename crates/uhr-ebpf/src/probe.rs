@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::error::LoadError;
 use crate::log;
-use crate::sampler::{Options, Scope, open};
+use crate::options::{Options, Scope};
+use crate::sampler::open;
 
 /// One program, and whether the kernel takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]

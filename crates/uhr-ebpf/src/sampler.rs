@@ -10,102 +10,14 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject
 use crate::abi;
 use crate::clock::Source;
 use crate::cost::{Meter, ProgramCost};
+use crate::counters::Counters;
 use crate::error::LoadError;
+use crate::options::{Options, Scope};
 use crate::ring::Ring;
 use crate::{log, probe};
 
 /// The compiled programs.
 pub(crate) const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sampler.o"));
-
-/// Which threads are recorded.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Scope {
-    /// A process that has not executed its program yet, from its exec on, and all that it makes.
-    Command {
-        /// Its pid.
-        pid: u32,
-    },
-    /// Running processes and all that they make.
-    Processes(Vec<u32>),
-    /// A cgroup (version 2) and those below it.
-    Cgroup {
-        /// Its id: the inode number of its folder.
-        id: u64,
-        /// How deep it lies below the root.
-        level: u32,
-    },
-    /// All.
-    Machine,
-}
-
-/// How to sample.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Whom.
-    pub scope: Scope,
-    /// The CPUs that are online.
-    pub cpus: Vec<i32>,
-    /// Ticks a second and CPU.
-    pub frequency: u32,
-    /// Bytes of stack to copy with a sample, at most [`MAX_COPY_BYTES`](crate::MAX_COPY_BYTES).
-    pub copy_bytes: u32,
-    /// Follow frame pointers in the kernel instead of copying stacks.
-    pub frame_pointers: bool,
-    /// One page fault in so many is sampled.
-    pub fault_period: u64,
-    /// Stacks of waits taken in one look.
-    pub looks_a_pass: u32,
-    /// Bytes of the ring buffer, a power of two.
-    pub ring_bytes: u32,
-    /// Gives processes with all that descend from them, at that moment.
-    pub family: fn(Vec<u32>) -> Vec<u32>,
-}
-
-impl Options {
-    /// The settings that fit most.
-    pub fn new(scope: Scope, cpus: Vec<i32>) -> Self {
-        // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
-        let ring_bytes = cpus.len().max(1) as u32 * (4 << 20);
-        Self {
-            scope,
-            cpus,
-            frequency: 999,
-            copy_bytes: abi::MAX_COPY_BYTES,
-            frame_pointers: false,
-            fault_period: 61,
-            looks_a_pass: 128,
-            ring_bytes: ring_bytes.next_power_of_two().clamp(8 << 20, 128 << 20),
-            family: |pids| pids,
-        }
-    }
-}
-
-/// What the programs counted, over all CPUs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Ticks of the clock, and how many of them met a thread of the target, by CPU.
-    pub ticks: Vec<(u32, u64, u64)>,
-    /// CPU samples that found the ring full.
-    pub samples_refused: u64,
-    /// Page-fault samples that found it full.
-    pub faults_refused: u64,
-    /// Stacks and ends of waits that found it full.
-    pub waits_refused: u64,
-    /// Sums of threads that found it full; the next ones hold them, but not those of a thread that has ended.
-    pub times_refused: u64,
-    /// Last sums of threads among these.
-    pub ends_refused: u64,
-    /// Threads that the kernel had no memory for.
-    pub no_storage: u64,
-    /// Waits that began.
-    pub waits: u64,
-    /// Waits that ended while it was taken.
-    pub moved_on: u64,
-    /// Waits left for the next look.
-    pub postponed: u64,
-    /// Sums that changed while they were read; they come with the next reading.
-    pub torn: u64,
-}
 
 /// The running sampler. Dropping it leaves nothing behind: programs, maps and events live as long as its descriptors.
 #[derive(Debug)]
@@ -286,32 +198,10 @@ impl Sampler {
 
     /// What the programs counted.
     pub fn counters(&self) -> Counters {
-        let mut counters = Counters::default();
-        let Some(map) = self.map("counters") else { return counters };
-        let Ok(Some(values)) = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY) else {
-            return counters;
-        };
-        for (cpu, value) in values.iter().enumerate() {
-            let Some((own, _)) = abi::read::<abi::Counters>(value) else { continue };
-            if own.ticks > 0 {
-                counters.ticks.push((cpu as u32, own.ticks, own.samples));
-            }
-            let refused = |kind: u32| own.refused.get(kind as usize).copied().unwrap_or(0);
-            counters.samples_refused += refused(abi::CPU);
-            counters.faults_refused += refused(abi::FAULT);
-            counters.waits_refused += [abi::WAIT_STACK, abi::WAKER_STACK, abi::WOKEN, abi::WAIT_END]
-                .into_iter()
-                .map(refused)
-                .sum::<u64>();
-            counters.times_refused += refused(abi::TIMES) + refused(abi::RENAMED) + refused(abi::THREAD_END);
-            counters.ends_refused += refused(abi::THREAD_END);
-            counters.no_storage += own.no_storage;
-            counters.waits += own.waits;
-            counters.moved_on += own.moved_on;
-            counters.postponed += own.postponed;
-            counters.torn += own.torn;
-        }
-        counters
+        let values = self
+            .map("counters")
+            .and_then(|map| map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten());
+        Counters::of_cpus(&values.unwrap_or_default())
     }
 
     /// Lets the kernel measure the programs for a moment, now and then: `length` in every `distance`. To be called often.
@@ -354,7 +244,7 @@ pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
     log::begin();
     let mut open =
         ObjectBuilder::default().open_memory(OBJECT).map_err(LoadError::bpf("opening the eBPF object"))?;
-    let settings = settings_of(options);
+    let settings = options.settings();
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == ".rodata.settings" {
@@ -364,24 +254,6 @@ pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
         }
     }
     Ok(open)
-}
-
-fn settings_of(options: &Options) -> abi::Settings {
-    let (scope, cgroup, cgroup_level) = match options.scope {
-        Scope::Command { .. } | Scope::Processes(_) => (0, 0, 0),
-        Scope::Machine => (1, 0, 0),
-        Scope::Cgroup { id, level } => (2, id, level),
-    };
-    abi::Settings {
-        cgroup,
-        pid_namespace: probe::pid_namespace(),
-        cgroup_level,
-        scope,
-        copy_bytes: options.copy_bytes.min(abi::MAX_COPY_BYTES),
-        follow_frame_pointers: u32::from(options.frame_pointers),
-        looks_a_pass: options.looks_a_pass,
-        unused: 0,
-    }
 }
 
 /// Loads all programs, or, where the kernel does not take one that can be missed, all others.

@@ -259,3 +259,9 @@ table! {
         run_delay_ns: Option<u64>,
     }
 }
+
+impl WakerRow {
+    /// Row 0: of nobody it is known.
+    pub const NOBODY: Self =
+        Self { id: 0, woken_by: None, thread: None, pid: None, tid: None, name: None, interrupt: None };
+}

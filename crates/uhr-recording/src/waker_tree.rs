@@ -25,16 +25,13 @@ impl Default for WakerTree {
     fn default() -> Self {
         let (rows, known, new_of_old) = Default::default();
         let mut tree = Self { rows, known, new_of_old, seen: FxHashMap::default() };
-        tree.row(NOT_KNOWN);
+        tree.row(WakerRow::NOBODY);
         for kind in Interrupt::ALL {
             tree.interrupt_of(*kind);
         }
         tree
     }
 }
-
-const NOT_KNOWN: WakerRow =
-    WakerRow { id: 0, woken_by: None, thread: None, pid: None, tid: None, name: None, interrupt: None };
 
 impl WakerTree {
     /// Takes the stored table.
@@ -75,7 +72,7 @@ impl WakerTree {
 
     /// The row of a kind of interrupt.
     pub fn interrupt_of(&mut self, kind: Interrupt) -> u32 {
-        self.row(WakerRow { interrupt: Some(kind.code()), ..NOT_KNOWN })
+        self.row(WakerRow { interrupt: Some(kind.code()), ..WakerRow::NOBODY })
     }
 
     /// The row of the thread of this one, if it has one: an interrupt that came while it ran is taken away.
@@ -95,7 +92,8 @@ impl WakerTree {
     pub fn settle(&mut self) {
         for at in 0..self.rows.len() {
             if self.interrupt(at as u32).is_some() && is_thread(&self.rows[at]) {
-                self.rows[at] = WakerRow { id: at as u32, interrupt: self.rows[at].interrupt, ..NOT_KNOWN };
+                self.rows[at] =
+                    WakerRow { id: at as u32, interrupt: self.rows[at].interrupt, ..WakerRow::NOBODY };
             }
             let is_some_kind =
                 self.rows[at].woken_by.is_some_and(|by| self.interrupt(by) == Some(Interrupt::Other));
@@ -134,9 +132,9 @@ mod tests {
 
     fn table(rows: &[(Option<u32>, Option<u32>)]) -> Wakers {
         let mut table = Wakers::default();
-        table.push(NOT_KNOWN);
+        table.push(WakerRow::NOBODY);
         for (at, &(woken_by, tid)) in rows.iter().enumerate() {
-            table.push(WakerRow { id: at as u32 + 1, woken_by, tid, ..NOT_KNOWN });
+            table.push(WakerRow { id: at as u32 + 1, woken_by, tid, ..WakerRow::NOBODY });
         }
         table
     }

@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 use uhr_ebpf::{Event, Head, Occasion, Sample, SampleKind, Task, Times, WaitEnd, Waker, Woken};
 use uhr_model::{Avma, Interrupt, StackEnding, StackId};
-use uhr_recording::tables::{FaultRow, SampleRow, WakerRow};
+use uhr_recording::tables::WakerRow;
 
 use super::Pipeline;
-use crate::perf::{self, Addresses, EventKind, UserRegisters};
+use crate::perf::{self, Addresses, EventKind, Stamp, UserRegisters};
 use crate::procfs;
 use crate::sums::{Looked, ThreadSums};
 
@@ -52,6 +52,7 @@ impl Pipeline {
 
     fn kernel_sample(&mut self, sample: &Sample<'_>, has_task: bool) {
         let Head { time_ns, pid, tid, cpu } = sample.head;
+        let stamp = Stamp { time_ns, pid, tid, cpu };
         match sample.kind {
             SampleKind::Waker { sleeper, wait } => {
                 // The stack of a stranger would make his process part of the recording.
@@ -74,38 +75,14 @@ impl Pipeline {
                 }
             }
             SampleKind::Cpu { period_ns } => {
-                let (stack, ending) = self.stack_of(sample, true);
-                let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
-                thread.row.samples += 1;
-                let thread = thread.row.id;
-                self.counted.cpu_samples += 1;
-                self.counted.cpu_stacks[usize::from(ending.code())] += 1;
-                self.writer.push_sample(SampleRow {
-                    time_ns,
-                    thread,
-                    cpu: cpu as u16,
-                    stack: stack.0,
-                    weight_ns: period_ns,
-                    ending: ending.code(),
-                    syscall: sample.syscall,
-                });
+                let stack = self.stack_of(sample, true);
+                self.push_cpu(stamp, stack, period_ns, sample.syscall);
             }
             SampleKind::Fault { address, is_major } => {
-                let (stack, ending) = self.stack_of(sample, true);
+                let stack = self.stack_of(sample, true);
                 let region = self.region(pid, Avma(address), time_ns);
-                let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer).row.id;
                 let weight = if is_major { 1 } else { self.fault_period };
-                self.counted.faults += weight;
-                self.writer.push_fault(FaultRow {
-                    time_ns,
-                    thread,
-                    stack: stack.0,
-                    ending: ending.code(),
-                    address,
-                    region: region.code(),
-                    weight,
-                    major: is_major,
-                });
+                self.push_fault(stamp, stack, (address, region), weight, is_major);
             }
         }
     }
@@ -157,14 +134,14 @@ impl Pipeline {
             return row;
         }
         if self.waits.wakers.is_empty() {
-            self.writer.push_waker(waker_row(0, None));
+            self.writer.push_waker(WakerRow::NOBODY);
             self.waits.wakers.insert((Waker::Thread(Task::default()), 0), 0);
         }
         let id = self.waits.wakers.len() as u32;
         if id as usize >= MAX_WAKERS {
             return 0;
         }
-        let mut row = waker_row(id, (woken_by != 0).then_some(woken_by));
+        let mut row = WakerRow { id, woken_by: (woken_by != 0).then_some(woken_by), ..WakerRow::NOBODY };
         if matches!(who, Waker::Interrupt | Waker::During(_)) {
             row.interrupt = Some(Interrupt::Other.code());
         }
@@ -238,9 +215,4 @@ impl Pipeline {
             }
         }
     }
-}
-
-/// A row that says of nobody who it is.
-fn waker_row(id: u32, woken_by: Option<u32>) -> WakerRow {
-    WakerRow { id, woken_by, thread: None, pid: None, tid: None, name: None, interrupt: None }
 }

@@ -5,7 +5,7 @@ mod mappings;
 mod outside;
 mod stacks;
 
-use uhr_model::{Avma, CodeAddress, Region, StackEnding, WaitKind};
+use uhr_model::{Avma, CodeAddress, Region, StackEnding, StackId, WaitKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FaultRow, SampleRow};
 
@@ -88,7 +88,7 @@ impl Pipeline {
         }
         let has_task = pid != 0 && pid != NO_TASK && tid != 0 && tid != NO_TASK;
         match &record.body {
-            Body::Sample(sample) if has_task => self.sample(sample, record.stamp, cpu),
+            Body::Sample(sample) if has_task => self.sample(sample, Stamp { time_ns, pid, tid, cpu }),
             Body::SwitchIn { .. } if has_task => {
                 self.counted.switches += 1;
                 self.tasks
@@ -131,42 +131,20 @@ impl Pipeline {
         }
     }
 
-    fn sample(&mut self, sample: &Sample<'_>, stamp: Stamp, cpu: u32) {
+    fn sample(&mut self, sample: &Sample<'_>, stamp: Stamp) {
         let Stamp { time_ns, pid, tid, .. } = stamp;
         self.counted.second_hand += u64::from(sample.is_second_hand);
         let (stack, ending) = self.stack(sample, pid, time_ns);
         let region = sample.address.map(|address| self.region(pid, Avma(address), time_ns));
         let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
-        let id = thread.row.id;
         match sample.kind {
             EventKind::Cpu => {
                 thread.time.saw_running();
-                thread.row.samples += 1;
-                self.counted.cpu_samples += 1;
-                self.counted.cpu_stacks[usize::from(ending.code())] += 1;
-                self.writer.push_sample(SampleRow {
-                    time_ns,
-                    thread: id,
-                    cpu: cpu as u16,
-                    stack: stack.0,
-                    weight_ns: sample.period,
-                    ending: ending.code(),
-                    syscall: None,
-                });
+                self.push_cpu(stamp, (stack, ending), sample.period, None);
             }
             EventKind::PageFault => {
-                let address = sample.address.unwrap_or(0);
-                self.counted.faults += sample.period;
-                self.writer.push_fault(FaultRow {
-                    time_ns,
-                    thread: id,
-                    stack: stack.0,
-                    ending: ending.code(),
-                    address,
-                    region: region.unwrap_or(Region::Unknown).code(),
-                    weight: sample.period,
-                    major: false,
-                });
+                let at = (sample.address.unwrap_or(0), region.unwrap_or(Region::Unknown));
+                self.push_fault(stamp, (stack, ending), at, sample.period, false);
             }
             EventKind::Switch | EventKind::SwitchThinned => {
                 // The kernel's frames say later what it waits for; see the finish step.
@@ -179,5 +157,52 @@ impl Pipeline {
             }
             EventKind::Sideband => {}
         }
+    }
+
+    /// A thread was seen on a CPU.
+    fn push_cpu(
+        &mut self,
+        Stamp { time_ns, pid, tid, cpu }: Stamp,
+        (stack, ending): (StackId, StackEnding),
+        weight_ns: u64,
+        syscall: Option<u32>,
+    ) {
+        let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
+        thread.row.samples += 1;
+        let thread = thread.row.id;
+        self.counted.cpu_samples += 1;
+        self.counted.cpu_stacks[usize::from(ending.code())] += 1;
+        self.writer.push_sample(SampleRow {
+            time_ns,
+            thread,
+            cpu: cpu as u16,
+            stack: stack.0,
+            weight_ns,
+            ending: ending.code(),
+            syscall,
+        });
+    }
+
+    /// A thread touched memory that was not there.
+    fn push_fault(
+        &mut self,
+        Stamp { time_ns, pid, tid, .. }: Stamp,
+        (stack, ending): (StackId, StackEnding),
+        (address, region): (u64, Region),
+        weight: u64,
+        major: bool,
+    ) {
+        let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer).row.id;
+        self.counted.faults += weight;
+        self.writer.push_fault(FaultRow {
+            time_ns,
+            thread,
+            stack: stack.0,
+            ending: ending.code(),
+            address,
+            region: region.code(),
+            weight,
+            major,
+        });
     }
 }

@@ -18,9 +18,6 @@ use uhr_recording::{
     Clock, Finalized, Host, Manifest, Recording, RecordingWriter, Settings, State, Window, finalize,
 };
 
-const NO_WAKER: WakerRow =
-    WakerRow { id: 0, woken_by: None, thread: None, pid: None, tid: None, name: None, interrupt: None };
-
 /// A millisecond.
 pub const MS: u64 = 1_000_000;
 /// When planted recordings begin.
@@ -244,45 +241,57 @@ impl Planted {
         wait: WaitKind,
         runnable: bool,
     ) {
-        let stack = self.stack(frames);
+        let row = self.wait_row(thread, frames, (from_ms, to_ms));
+        let syscall = (wait == WaitKind::Sleep).then_some(230);
+        self.off_cpu_row(OffCpuRow { runnable, wait: wait.code(), syscall, ..row });
+    }
+
+    /// A wait for a lock, ended by nobody known.
+    fn wait_row(&mut self, thread: u32, frames: &[&str], (from_ms, to_ms): (u64, u64)) -> OffCpuRow {
         let ending = if frames.is_empty() { StackEnding::NotSampled } else { StackEnding::Complete };
-        self.writer.push_off_cpu(OffCpuRow {
+        OffCpuRow {
             start_ns: START + from_ms * MS,
             end_ns: START + to_ms * MS,
             duration_ns: (to_ms - from_ms) * MS,
             weight_ns: (to_ms - from_ms) * MS,
             count: 1,
             thread,
-            stack,
+            stack: self.stack(frames),
             ending: ending.code(),
-            runnable,
-            wait: wait.code(),
-            syscall: (wait == WaitKind::Sleep).then_some(230),
+            runnable: false,
+            wait: WaitKind::Lock.code(),
+            syscall: Some(202),
             waker: 0,
             waker_stack: 0,
-        });
+        }
     }
 
     /// A thread as a waker, or `None`: what is not known. `woken_by` is the waker that had ended its own last wait.
     pub fn waker(&mut self, woken_by: Option<u32>, thread: Option<u32>) -> u32 {
-        let row = WakerRow { woken_by, thread, ..NO_WAKER };
+        let row = WakerRow { woken_by, thread, ..WakerRow::NOBODY };
         self.push_waker(row)
     }
 
     /// A thread that was not recorded, as a waker.
     pub fn strange_waker(&mut self, woken_by: Option<u32>, name: &str, tid: u32) -> u32 {
-        let row = WakerRow { woken_by, pid: Some(tid), tid: Some(tid), name: Some(name.into()), ..NO_WAKER };
+        let row = WakerRow {
+            woken_by,
+            pid: Some(tid),
+            tid: Some(tid),
+            name: Some(name.into()),
+            ..WakerRow::NOBODY
+        };
         self.push_waker(row)
     }
 
     /// An interrupt as a waker.
     pub fn interrupt(&mut self, kind: Interrupt) -> u32 {
-        self.push_waker(WakerRow { interrupt: Some(kind.code()), ..NO_WAKER })
+        self.push_waker(WakerRow { interrupt: Some(kind.code()), ..WakerRow::NOBODY })
     }
 
     fn push_waker(&mut self, row: WakerRow) -> u32 {
         if self.wakers == 0 {
-            self.writer.push_waker(NO_WAKER);
+            self.writer.push_waker(WakerRow::NOBODY);
             self.wakers = 1;
         }
         let id = self.wakers;
@@ -300,22 +309,9 @@ impl Planted {
         waker: u32,
         waker_frames: &[&str],
     ) {
-        let (stack, waker_stack) = (self.stack(frames), self.stack(waker_frames));
-        self.off_cpu_row(OffCpuRow {
-            start_ns: START + from_ms * MS,
-            end_ns: START + to_ms * MS,
-            duration_ns: (to_ms - from_ms) * MS,
-            weight_ns: (to_ms - from_ms) * MS,
-            count: 1,
-            thread,
-            stack,
-            ending: StackEnding::Complete.code(),
-            runnable: false,
-            wait: WaitKind::Lock.code(),
-            syscall: Some(202),
-            waker,
-            waker_stack,
-        });
+        let row = self.wait_row(thread, frames, (from_ms, to_ms));
+        let waker_stack = self.stack(waker_frames);
+        self.off_cpu_row(OffCpuRow { waker, waker_stack, ..row });
     }
 
     /// A CPU sample on this CPU and in this system call.

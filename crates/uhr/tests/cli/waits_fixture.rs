@@ -143,8 +143,7 @@ fn write_dictionaries(writer: &mut RecordingWriter) {
 
 /// 1: some interrupt; 2: `giver`, whom it had woken; 3: `client`; 4: `giver`, whom that had woken.
 fn write_wakers(writer: &mut RecordingWriter) {
-    let none =
-        WakerRow { id: 0, woken_by: None, thread: None, pid: None, tid: None, name: None, interrupt: None };
+    let none = WakerRow::NOBODY;
     let giver = WakerRow {
         thread: Some(1),
         pid: Some(100),

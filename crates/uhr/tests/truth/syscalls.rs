@@ -1,19 +1,23 @@
 //! Which system calls the time goes to, on a CPU and off.
 
-use crate::harness::{Place, Who, find, has_ebpf, number, row, rows, taken_ns};
+use crate::harness::{Place, Recorded, Who, find, has_ebpf, number, row, rows, taken_ns};
+
+/// The planted program, recorded, with the time that was taken from all CPUs meanwhile.
+fn recorded(place: &Place) -> Option<(Recorded, f64)> {
+    if !has_ebpf() {
+        return None;
+    }
+    let program = place.c("syscalls.c", &[]);
+    let before_ns = taken_ns();
+    let recorded = place.record(Who::Us, "rec", &["--sampler", "ebpf"], &[&program]).or_skip()?;
+    Some((recorded, taken_ns() - before_ns))
+}
 
 #[test]
 fn time_by_system_call() {
-    if !has_ebpf() {
-        return;
-    }
     let place = Place::new();
-    let program = place.c("syscalls.c", &[]);
-    let before_ns = taken_ns();
-    let Some(recorded) = place.record(Who::Us, "rec", &["--sampler", "ebpf"], &[&program]).or_skip() else {
-        return;
-    };
-    let (truth, taken_ns) = (recorded.truth(), taken_ns() - before_ns);
+    let Some((recorded, taken_ns)) = recorded(&place) else { return };
+    let truth = recorded.truth();
     let on_cpu = |thread: &str, syscall: &str| {
         let answer = recorded.ask(&format!("query --group-by syscall --thread {thread} --limit 100"));
         find(&answer, "syscall", syscall).map_or(0.0, |row| number(row, "self_share"))
@@ -37,16 +41,9 @@ fn time_by_system_call() {
 
 #[test]
 fn waits_by_system_call() {
-    if !has_ebpf() {
-        return;
-    }
     let place = Place::new();
-    let program = place.c("syscalls.c", &[]);
-    let before_ns = taken_ns();
-    let Some(recorded) = place.record(Who::Us, "rec", &["--sampler", "ebpf"], &[&program]).or_skip() else {
-        return;
-    };
-    let (truth, taken_ns) = (recorded.truth(), taken_ns() - before_ns);
+    let Some((recorded, taken_ns)) = recorded(&place) else { return };
+    let truth = recorded.truth();
     // How long the thread then waited for a CPU, the program counts and the wait does not.
     let runqueue = recorded.ask("query --metric runqueue --group-by thread-name --limit 100");
     for (thread, syscall) in [("naps", "clock_nanosleep"), ("listens", "read")] {

@@ -1,0 +1,61 @@
+//! Stacks are taken of some waits only; what each of them stands for.
+
+/// How likely it was that the stack of a wait was taken.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Chance {
+    /// It was drawn as it began. Otherwise the clock met it.
+    pub is_by_lot: bool,
+    /// The share of waits that are drawn.
+    pub lot: f64,
+    /// The mean distance of two looks of the clock.
+    pub period_ns: u64,
+}
+
+impl Chance {
+    /// A wait is the clock's only if it goes on for so long after the look: then its stack was surely read before it was
+    /// over, so that the chance of waits of one length is the same for all.
+    pub const LEAST_NS: u64 = 50_000;
+
+    /// What a wait of this length stands for: its length divided by the chance that it was taken (Horvitz and Thompson,
+    /// 1952): that of the lot, else of the clock, which meets a moment of it that lies before its last [`Self::LEAST_NS`].
+    /// `left_ns` is how long it went on after it was taken. `None`: it does not count as taken.
+    pub fn weight_ns(self, length_ns: u64, left_ns: u64) -> Option<u64> {
+        if !self.is_by_lot && left_ns < Self::LEAST_NS {
+            return None;
+        }
+        let within_sight = length_ns.saturating_sub(Self::LEAST_NS) as f64;
+        let by_clock = (within_sight / self.period_ns.max(1) as f64).min(1.0);
+        let chance = self.lot + (1.0 - self.lot) * by_clock;
+        // It is 0 only for events that were made up.
+        Some(if chance > 0.0 { ((length_ns as f64 / chance) as u64).max(length_ns) } else { length_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mean of what is seen of a wait is its length, whatever the length: looked at by a clock whose ticks fall
+    /// anywhere, and drawn by lot.
+    #[test]
+    fn what_is_taken_stands_for_all_of_its_length() {
+        let period_ns = 10_000_000;
+        for lot in [0.0, 0.01, 0.3, 1.0] {
+            for length_ns in [200_000, 1_000_000, 9_000_000, 30_000_000_u64] {
+                let by_lot = Chance { is_by_lot: true, lot, period_ns }.weight_ns(length_ns, length_ns);
+                let mut mean = lot * by_lot.unwrap() as f64;
+                let phases = 10_000;
+                for phase in 0..phases {
+                    let first_tick_ns = period_ns * phase / phases;
+                    if first_tick_ns < length_ns {
+                        let chance = Chance { is_by_lot: false, lot, period_ns };
+                        let weight = chance.weight_ns(length_ns, length_ns - first_tick_ns).unwrap_or(0);
+                        mean += (1.0 - lot) * weight as f64 / phases as f64;
+                    }
+                }
+                let ratio = mean / length_ns as f64;
+                assert!((0.99..1.01).contains(&ratio), "{ratio} of {length_ns} ns, lot {lot}");
+            }
+        }
+    }
+}

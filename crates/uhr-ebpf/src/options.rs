@@ -1,0 +1,85 @@
+//! What is to be sampled, and how.
+
+use crate::{abi, probe};
+
+/// Which threads are recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A process that has not executed its program yet, from its exec on, and all that it makes.
+    Command {
+        /// Its pid.
+        pid: u32,
+    },
+    /// Running processes and all that they make.
+    Processes(Vec<u32>),
+    /// A cgroup (version 2) and those below it.
+    Cgroup {
+        /// Its id: the inode number of its folder.
+        id: u64,
+        /// How deep it lies below the root.
+        level: u32,
+    },
+    /// All.
+    Machine,
+}
+
+/// How to sample.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom.
+    pub scope: Scope,
+    /// The CPUs that are online.
+    pub cpus: Vec<i32>,
+    /// Ticks a second and CPU.
+    pub frequency: u32,
+    /// Bytes of stack to copy with a sample, at most [`MAX_COPY_BYTES`](crate::MAX_COPY_BYTES).
+    pub copy_bytes: u32,
+    /// Follow frame pointers in the kernel instead of copying stacks.
+    pub frame_pointers: bool,
+    /// One page fault in so many is sampled.
+    pub fault_period: u64,
+    /// Stacks of waits taken in one look.
+    pub looks_a_pass: u32,
+    /// Bytes of the ring buffer, a power of two.
+    pub ring_bytes: u32,
+    /// Gives processes with all that descend from them, at that moment.
+    pub family: fn(Vec<u32>) -> Vec<u32>,
+}
+
+impl Options {
+    /// The settings that fit most.
+    pub fn new(scope: Scope, cpus: Vec<i32>) -> Self {
+        // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
+        let ring_bytes = cpus.len().max(1) as u32 * (4 << 20);
+        Self {
+            scope,
+            cpus,
+            frequency: 999,
+            copy_bytes: abi::MAX_COPY_BYTES,
+            frame_pointers: false,
+            fault_period: 61,
+            looks_a_pass: 128,
+            ring_bytes: ring_bytes.next_power_of_two().clamp(8 << 20, 128 << 20),
+            family: |pids| pids,
+        }
+    }
+
+    /// As the programs read it.
+    pub(crate) fn settings(&self) -> abi::Settings {
+        let (scope, cgroup, cgroup_level) = match self.scope {
+            Scope::Command { .. } | Scope::Processes(_) => (0, 0, 0),
+            Scope::Machine => (1, 0, 0),
+            Scope::Cgroup { id, level } => (2, id, level),
+        };
+        abi::Settings {
+            cgroup,
+            pid_namespace: probe::pid_namespace(),
+            cgroup_level,
+            scope,
+            copy_bytes: self.copy_bytes.min(abi::MAX_COPY_BYTES),
+            follow_frame_pointers: u32::from(self.frame_pointers),
+            looks_a_pass: self.looks_a_pass,
+            unused: 0,
+        }
+    }
+}
