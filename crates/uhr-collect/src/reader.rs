@@ -1,7 +1,7 @@
 //! The thread that empties the rings. It does nothing else, so that a ring of 512 KiB, which holds 31 stack copies of
 //! 16 KiB, never waits for an unwinder or a disk.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,11 @@ use crate::perf::{
 
 /// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Batches on the way to the pipeline. When it falls this far behind the reader waits, the rings fill, and the kernel
-/// counts what it has to drop: memory stays bounded and nothing is lost unseen. (A batch is at most what the rings hold.)
-const BATCHES: usize = 64;
+/// Batches on the way to the pipeline. When it falls further behind, the next batch grows.
+const BATCHES: usize = 4;
+/// A batch of so many bytes grows no more: the reader waits, the rings fill, and the kernel counts what it has to drop.
+/// Memory stays bounded and nothing is lost unseen. (A pass adds at most what the rings hold.)
+const BATCH_BYTES: usize = 16 << 20;
 
 /// Passes without a record after the last target has gone, before that is the end.
 const QUIET_PASSES: u32 = 5;
@@ -88,6 +90,17 @@ impl Batch {
     fn push(&mut self, ring: usize, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.records.push((ring as u32, record.len() as u32));
+    }
+
+    /// Puts what the next pass brought behind it.
+    fn append(&mut self, mut next: Self) {
+        self.bytes.append(&mut next.bytes);
+        self.records.append(&mut next.records);
+        self.unattached.append(&mut next.unattached);
+        self.gone.append(&mut next.gone);
+        self.corrupt_bytes += next.corrupt_bytes;
+        (self.started_ns, self.wait_period_ns, self.is_over) =
+            (next.started_ns, next.wait_period_ns, next.is_over);
     }
 
     /// The records, each with the number of its ring.
@@ -162,6 +175,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
     let mut ladder = Ladder::new(source.session.granted().stack_copy_bytes > 0, monotonic_ns());
     let mut looks = Looks::new();
     let mut quiet = 0;
+    let mut waiting = None;
     loop {
         let (mut stop, mut unattached, mut gone) = (false, Vec::new(), Vec::new());
         for order in orders.try_iter() {
@@ -197,12 +211,43 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         batch.is_over = quiet >= QUIET_PASSES;
         let is_over = batch.is_over;
         // An empty batch says something too: that what came before can be put in order now.
-        let gone = batches.send(batch).is_err();
-        if stop || gone || is_over {
+        let is_last = stop || is_over;
+        let Ok(rest) = hand_on(batches, waiting.take(), batch, is_last) else {
+            return Stopped { source, at_ns };
+        };
+        waiting = rest;
+        if is_last {
             return Stopped { source, at_ns };
         }
     }
 }
+
+/// Hands a batch on, behind the one that waits; where the pipeline has enough to do, it is given back to wait in its turn.
+fn hand_on(
+    batches: &SyncSender<Batch>,
+    waiting: Option<Batch>,
+    next: Batch,
+    is_last: bool,
+) -> Result<Option<Batch>, Disconnected> {
+    let batch = match waiting {
+        Some(mut batch) => {
+            batch.append(next);
+            batch
+        }
+        None => next,
+    };
+    if is_last || batch.bytes.len() >= BATCH_BYTES {
+        return batches.send(batch).map(|()| None).map_err(|_| Disconnected);
+    }
+    match batches.try_send(batch) {
+        Ok(()) => Ok(None),
+        Err(TrySendError::Full(batch)) => Ok(Some(batch)),
+        Err(TrySendError::Disconnected(_)) => Err(Disconnected),
+    }
+}
+
+/// The pipeline is gone.
+struct Disconnected;
 
 /// When the programs in the kernel are to look at waiting threads, and when to tell the sums of all.
 struct Looks {
@@ -232,5 +277,34 @@ impl Looks {
             let _ = sampler.tell_times();
             self.next_telling = Instant::now() + TELL_PAUSE;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(started_ns: u64, records: &[&[u8]]) -> Batch {
+        let mut batch = Batch { started_ns, ..Batch::default() };
+        records.iter().for_each(|record| batch.push(1, record));
+        batch
+    }
+
+    #[test]
+    fn while_the_pipeline_is_busy_batches_grow_and_nothing_is_lost() {
+        let (sender, batches) = sync_channel(1);
+        let mut waiting = None;
+        for pass in 0..5 {
+            let next = batch(pass, &[&[pass as u8; 8], &[pass as u8; 3]]);
+            waiting = hand_on(&sender, waiting, next, false).ok().unwrap();
+        }
+        assert_eq!(batches.recv().unwrap().started_ns, 0);
+        assert!(hand_on(&sender, waiting, batch(5, &[]), true).ok().unwrap().is_none());
+        let grown = batches.recv().unwrap();
+        assert_eq!(grown.started_ns, 5);
+        let records: Vec<(usize, u8)> = grown.records().map(|(length, bytes)| (length, bytes[0])).collect();
+        assert_eq!(records, [1, 1, 2, 2, 3, 3, 4, 4].map(|pass| (1, pass)));
+        drop(batches);
+        assert!(hand_on(&sender, None, batch(6, &[]), false).is_err());
     }
 }
