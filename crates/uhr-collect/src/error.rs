@@ -17,6 +17,9 @@ pub enum CollectError {
     /// Perf events of a control group are another thing than what was asked for.
     #[error("a cgroup is recorded by the eBPF sampler only")]
     CgroupNeedsEbpf,
+    /// Perf events do not count system calls.
+    #[error("system calls are counted by the eBPF sampler only")]
+    SyscallsNeedEbpf,
     /// The recording could not be written.
     #[error(transparent)]
     Recording(#[from] RecordingError),

@@ -6,6 +6,8 @@
 //! rows to the recording. [`Recorder`] is the whole of it.
 
 mod address_space;
+mod call_sums;
+mod call_windows;
 mod cgroup;
 pub mod child;
 mod error;
@@ -13,6 +15,7 @@ mod evidence;
 mod host;
 mod intern;
 mod interrupt;
+mod jitter;
 mod look_clock;
 mod modules;
 pub mod perf;

@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use crate::jitter::Jitter;
+
 /// The shortest distance of two looks.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The longest, with thousands of threads.
 const LONGEST: Duration = Duration::from_secs(1);
-/// A look may take one part in so many of one CPU.
+/// A look may take one part in so many of one CPU;
 const SHARE: u32 = 200;
+/// and one in so many while there are threads that no look has come by yet.
+const SHARE_BEHIND: u32 = 50;
 
 /// Stacks of waits that are taken as the waits begin, a second. Each costs some 5 us.
 const LOTS_A_SECOND: f64 = 200.0;
@@ -53,12 +57,12 @@ impl Lot {
 pub(crate) struct LookClock {
     period: Duration,
     next: Instant,
-    random: u64,
+    jitter: Jitter,
 }
 
 impl LookClock {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { period: SHORTEST, next: Instant::now(), random: seed | 1 }
+        Self { period: SHORTEST, next: Instant::now(), jitter: Jitter::new(seed) }
     }
 
     /// How long until the next look.
@@ -71,17 +75,12 @@ impl LookClock {
         self.period.as_nanos() as u64
     }
 
-    /// A look was taken, and took so much CPU time.
-    pub(crate) fn looked(&mut self, took: Duration) {
-        let wanted = (took * SHARE).clamp(SHORTEST, LONGEST);
+    /// A look was taken, took so much CPU time, and came by all threads or not.
+    pub(crate) fn looked(&mut self, took: Duration, saw_all: bool) {
+        let wanted = (took * if saw_all { SHARE } else { SHARE_BEHIND }).clamp(SHORTEST, LONGEST);
         // One long look (a new process with many threads) is no reason to look away for long.
         self.period = (self.period * 7 + wanted) / 8;
-        // xorshift64 (Marsaglia 2003): good enough to lose step, and nothing hangs on it.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let tenths = 0.9 + 0.2 * (self.random >> 11) as f64 / (1u64 << 53) as f64;
-        self.next += self.period.mul_f64(tenths);
+        self.next += self.period.mul_f64(self.jitter.between(0.9, 1.1));
         // After a pause (the machine slept, the reader was kept waiting) missed looks are not made up for.
         self.next = self.next.max(Instant::now());
     }
@@ -96,7 +95,7 @@ mod tests {
         let mut clock = LookClock::new(7);
         for _ in 0..1000 {
             let before = clock.next;
-            clock.looked(Duration::from_micros(10));
+            clock.looked(Duration::from_micros(10), true);
             assert!(clock.next >= before + Duration::from_millis(9));
         }
         assert_eq!(clock.period, SHORTEST);
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn a_costly_look_is_taken_less_often() {
         let mut clock = LookClock::new(7);
-        (0..100).for_each(|_| clock.looked(Duration::from_millis(1)));
+        (0..100).for_each(|_| clock.looked(Duration::from_millis(1), true));
         assert!(clock.period > Duration::from_millis(190) && clock.period < Duration::from_millis(201));
     }
 }

@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendErr
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use uhr_ebpf::Sampler;
+use uhr_ebpf::{CallWindow, Sampler};
 
+use crate::call_windows::CallWindows;
 use crate::error::CollectError;
 use crate::look_clock::{LookClock, Lot};
 use crate::perf::{
@@ -40,6 +41,8 @@ pub(crate) struct Source {
     pub(crate) session: Session,
     /// The programs in the kernel, where they take the samples; the session then brings the sideband alone.
     pub(crate) sampler: Option<Sampler>,
+    /// They count system calls all the time, and not in windows.
+    pub(crate) counts_always: bool,
 }
 
 impl Source {
@@ -67,6 +70,8 @@ pub(crate) struct Batch {
     pub(crate) gone: Vec<u32>,
     /// The mean distance of two looks at waiting threads.
     pub(crate) wait_period_ns: u64,
+    /// The window of counting system calls that was closed in this pass.
+    pub(crate) windows: Vec<CallWindow>,
     /// Every target is gone: nothing more will come.
     pub(crate) is_over: bool,
 }
@@ -98,6 +103,7 @@ impl Batch {
         self.records.append(&mut next.records);
         self.unattached.append(&mut next.unattached);
         self.gone.append(&mut next.gone);
+        self.windows.append(&mut next.windows);
         self.corrupt_bytes += next.corrupt_bytes;
         (self.started_ns, self.wait_period_ns, self.is_over) =
             (next.started_ns, next.wait_period_ns, next.is_over);
@@ -125,6 +131,8 @@ pub(crate) struct Stopped {
     pub(crate) source: Source,
     /// When: nothing that happened later is in its rings.
     pub(crate) at_ns: u64,
+    /// Why system calls could no longer be counted.
+    pub(crate) calls_refused: Option<String>,
 }
 
 /// The running thread.
@@ -191,19 +199,24 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         if stop {
             source.stop();
         } else {
-            let pause = if source.sampler.is_some() { looks.clock.remaining().min(PAUSE) } else { PAUSE };
+            let pause = if source.sampler.is_some() { looks.remaining().min(PAUSE) } else { PAUSE };
             let _ = source.session.wait(pause);
         }
         let at_ns = monotonic_ns();
-        if let Some(sampler) = &mut source.sampler {
-            looks.take(sampler, stop);
-        }
+        let window = match &mut source.sampler {
+            Some(sampler) => {
+                looks.take(sampler, stop);
+                looks.windows.take(sampler, source.counts_always, stop)
+            }
+            None => None,
+        };
         let (mut batch, samples) = Batch::of(&mut source, &decoder, ladder.kind());
         if ladder.see(samples, batch.started_ns) && !stop {
             // If the kernel refuses, what is lost is counted.
             let _ = source.session.thin_switches(ladder.is_thinned());
         }
         (batch.unattached, batch.gone) = (unattached, gone);
+        batch.windows.extend(window);
         batch.wait_period_ns = looks.clock.period_ns();
         // The last record may be that of a thread that is still to be attached to.
         let is_quiet = source.session.is_over() && batch.records.is_empty();
@@ -212,13 +225,11 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         let is_over = batch.is_over;
         // An empty batch says something too: that what came before can be put in order now.
         let is_last = stop || is_over;
-        let Ok(rest) = hand_on(batches, waiting.take(), batch, is_last) else {
-            return Stopped { source, at_ns };
+        let handed_on = hand_on(batches, waiting.take(), batch, is_last);
+        waiting = match handed_on {
+            Ok(rest) if !is_last => rest,
+            _ => return Stopped { source, at_ns, calls_refused: looks.windows.into_refused() },
         };
-        waiting = rest;
-        if is_last {
-            return Stopped { source, at_ns };
-        }
     }
 }
 
@@ -252,13 +263,21 @@ struct Disconnected;
 /// When the programs in the kernel are to look at waiting threads, and when to tell the sums of all.
 struct Looks {
     clock: LookClock,
+    windows: CallWindows,
     lot: Lot,
     next_telling: Instant,
 }
 
 impl Looks {
     fn new() -> Self {
-        Self { clock: LookClock::new(monotonic_ns()), lot: Lot::new(), next_telling: Instant::now() }
+        let seed = monotonic_ns();
+        let (clock, windows) = (LookClock::new(seed), CallWindows::new(seed.rotate_left(17)));
+        Self { clock, windows, lot: Lot::new(), next_telling: Instant::now() }
+    }
+
+    /// How long until something is to be done.
+    fn remaining(&self) -> Duration {
+        self.clock.remaining().min(self.windows.remaining())
     }
 
     /// Looks and asks if it is time to; the last time, everybody tells once more. What fails comes with the next pass:
@@ -270,8 +289,9 @@ impl Looks {
             if self.lot.is_due() {
                 self.lot.saw(sampler.counters().waits);
             }
-            let _ = sampler.look(self.clock.period_ns(), self.lot.share());
-            self.clock.looked(Duration::from_nanos(thread_cpu_ns().saturating_sub(before_ns)));
+            let saw_all = sampler.look(self.clock.period_ns(), self.lot.share()).unwrap_or(true);
+            let took_ns = thread_cpu_ns().saturating_sub(before_ns);
+            self.clock.looked(Duration::from_nanos(took_ns), saw_all);
         }
         if is_last || Instant::now() >= self.next_telling {
             let _ = sampler.tell_times();

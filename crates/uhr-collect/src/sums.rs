@@ -122,9 +122,8 @@ impl ThreadSums {
     }
 
     fn push_sum(&self, new: Told, why: Why, runnable: bool, now_ns: u64, writer: &mut RecordingWriter) {
-        // One long wait that nobody looked at may have begun before the last telling.
+        // Waits that nobody looked at may have begun before the last telling.
         let start_ns = self.told_ns.min(now_ns.saturating_sub(new.ns));
-        let start_ns = if new.count == 1 { start_ns } else { self.told_ns };
         self.push(start_ns, now_ns.max(start_ns), new, why, runnable, None, writer);
     }
 

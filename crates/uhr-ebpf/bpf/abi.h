@@ -18,6 +18,7 @@ typedef long long s64;
 #define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
 #define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */
 #define UHR_HOPS 3              /* wakers behind the waker */
+#define UHR_CALLS 64            /* kinds of system call and outcome that a thread keeps apart; a power of two */
 /* Reading a stack from outside takes some 10 us. A wait that is not longer is over before. */
 #define UHR_SHORT_NS 50000
 #define UHR_NO_SYSCALL 0xffff
@@ -33,6 +34,7 @@ enum uhr_event_kind {
     UHR_TIMES = 7,       /* struct uhr_times: the sums of a thread so far */
     UHR_THREAD_END = 8,  /* struct uhr_times: its last */
     UHR_RENAMED = 9,     /* struct uhr_times: it gets a new name, perhaps because it executes a program */
+    UHR_COUNTED = 10,    /* struct uhr_calls: the sums of its system calls so far */
     UHR_EVENT_KINDS
 };
 
@@ -159,6 +161,29 @@ struct uhr_times {
 };
 UHR_SIZE(struct uhr_times, 288);
 
+/* System calls of one kind that ended in one way. */
+struct uhr_call {
+    u64 ns;    /* their length, where that is measured */
+    u32 count; /* 0: the slot is free */
+    u16 syscall;
+    u16 error; /* errno; 0: it succeeded */
+};
+UHR_SIZE(struct uhr_call, 16);
+
+/* The system calls of a thread since they are counted. `others` takes what finds no slot. */
+struct uhr_calls {
+    struct uhr_head head;
+    u64 began_ns; /* when counting them began: which sums these are, whatever the thread is called by now */
+    u64 since_ns; /* 0, or since when it has been in `syscall` */
+    u32 syscall;
+    u32 count;    /* all that ended */
+    u32 is_last;  /* the thread ends */
+    u32 unused;
+    struct uhr_call others;
+    struct uhr_call calls[UHR_CALLS];
+};
+UHR_SIZE(struct uhr_calls, 1096);
+
 /* What the programs count, per CPU. */
 struct uhr_counters {
     u64 ticks;         /* of the clock, those of an idle CPU included */
@@ -166,16 +191,16 @@ struct uhr_counters {
     u64 samples;       /* ticks that met a thread of the target */
     u64 foreign;       /* ticks that met another thread */
     u64 faults;
-    u64 refused[10];   /* by kind of event: the ring was full */
+    u64 refused[11];   /* by kind of event: the ring was full */
     u64 no_storage;    /* threads that there was no memory for */
     u64 torn;          /* sums that changed while they were read; they come with the next reading */
     u64 looked;        /* waits whose stack was taken */
     u64 moved_on;      /* waits that ended meanwhile */
-    u64 postponed;     /* waits that were left for the next look */
+    u64 postponed;     /* looks that stopped before the last thread */
     u64 waits;         /* that began */
     u64 place;         /* where the last wake-up ran, for the programs' own use */
 };
-UHR_SIZE(struct uhr_counters, 176);
+UHR_SIZE(struct uhr_counters, 184);
 
 /* Which threads are recorded. */
 enum uhr_scope {
@@ -193,17 +218,28 @@ struct uhr_settings {
     u32 copy_bytes;    /* of stack, with a sample */
     u32 follow_frame_pointers; /* instead of copying the stack */
     u32 looks_a_pass;  /* stacks of waits taken in one pass, at most */
-    u32 unused;
+    u32 measures_calls; /* system calls are counted and measured all the time */
+    u64 calibration;   /* a getppid with this argument is uhr's own, which measures what counting costs a call */
 };
-UHR_SIZE(struct uhr_settings, 40);
+UHR_SIZE(struct uhr_settings, 48);
 
 /* What the loader changes while the programs run. */
 struct uhr_dial {
     u64 start_ns;  /* when recording began: what a marked thread does, it has done since then */
     u64 period_ns; /* of the clock that looks at waiting threads */
+    u64 pass_ns;   /* when the present look began */
     u32 taken;     /* stacks that this pass has taken */
     u32 share;     /* of waits whose stack is taken as they begin, of 2^32 - 1 */
+    u32 counting;  /* system calls are counted now */
+    u32 unused;
 };
-UHR_SIZE(struct uhr_dial, 24);
+UHR_SIZE(struct uhr_dial, 40);
+
+/* Places in the order of the iterator that looks at waiting threads. */
+struct uhr_cursor {
+    u64 from; /* where this pass began */
+    u64 next; /* where the next one does; 0: this one came to the end */
+};
+UHR_SIZE(struct uhr_cursor, 16);
 
 #endif

@@ -69,6 +69,7 @@ struct task_struct {
     s32 pid, tgid;
     u32 in_iowait : 1;
     u64 min_flt, maj_flt;
+    struct task_struct *real_parent, *group_leader;
     struct pid *thread_pid;
     struct signal_struct *signal;
     struct css_set *cgroups;

@@ -71,6 +71,12 @@ static __always_inline void put_user_stack(struct draft *draft)
     if (top <= 2 * UHR_MAX_FRAMES * 8 && !read_user(0, draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
 }
 
+/* The time between two looks that come by this thread. */
+static __always_inline u64 gap_of(struct thread *thread)
+{
+    return thread->gap_ns ? thread->gap_ns : dial.period_ns;
+}
+
 static __always_inline void emit_sample(struct draft *draft)
 {
     struct uhr_sample *sample = &draft->sample;

@@ -4,5 +4,6 @@
 #include "switch.bpf.c"
 #include "tasks.bpf.c"
 #include "look.bpf.c"
+#include "calls.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -78,7 +78,7 @@ static __always_inline void take_by_lot(void *ctx, struct thread *thread, struct
     if (!draft) return;
     thread->looked_at = thread->wait;
     begin_sample(draft, UHR_WAIT_STACK, thread->task, now_ns);
-    draft->sample.address = dial.period_ns;
+    draft->sample.address = gap_of(thread);
     draft->sample.wait = thread->wait;
     draft->sample.share = share;
     draft->sample.flags = UHR_AT_SWITCH;

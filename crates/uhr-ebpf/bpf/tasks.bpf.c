@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Which threads are targets: those that a pass marked, and all that they make, from their first instruction. */
+#include "calls.h"
 #include "times.h"
 
 SEC("tp_btf/sched_process_fork")
@@ -39,12 +40,14 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
     struct uhr_times times = {};
     put_times(&times, thread, task, UHR_RENAMED);
     if (thread->was_inside) emit(&times, sizeof times, UHR_RENAMED);
+    tell_calls_of(task, false);
     /* The thread that executes a program becomes the first of its process. */
     thread->task = who(task);
     return 0;
 }
 
-/* Marks the threads of wanted processes, or all. */
+/* Marks the threads of wanted processes, or all. Later passes find those that the kernel had no memory for when they
+   began: their first thread is a target, or their parent. */
 SEC("iter/task")
 int mark(struct bpf_iter__task *ctx)
 {
@@ -52,12 +55,13 @@ int mark(struct bpf_iter__task *ctx)
     if (!task) return 0;
     struct uhr_task found = who(task);
     u32 pid = found.pid, *how = bpf_map_lookup_elem(&wanted, &pid);
-    if (settings.scope == UHR_MARKED && !how) return 0;
+    struct thread *leader = thread_of(task->group_leader);
+    if (settings.scope == UHR_MARKED && !how && !leader && !thread_of(task->real_parent)) return 0;
     u32 state = state_of(task);
     if (!task->pid || state & TASK_DEAD) return 0;
     struct thread *thread = new_thread(task);
     if (!thread || thread->state != UHR_UNSEEN) return 0;
-    thread->is_before_exec = how && *how == 2;
+    thread->is_before_exec = leader ? leader->is_before_exec : how && *how == 2;
     thread->since_ns = dial.start_ns;
     thread->wait = 1;
     if (task->on_cpu || !state) {
@@ -65,6 +69,9 @@ int mark(struct bpf_iter__task *ctx)
     } else {
         thread->why = why_it_waits(task, state);
         thread->state = UHR_WAITING;
+        bool is_in_call = thread->why.syscall != UHR_NO_SYSCALL && !thread->is_before_exec;
+        struct calls *own = settings.measures_calls && is_in_call ? calls_of(task, dial.start_ns) : 0;
+        if (own) begin_call(own, thread->why.syscall, dial.start_ns);
     }
     return 0;
 }

@@ -8,6 +8,8 @@ pub const MAX_COPY_BYTES: u32 = 16 << 10;
 pub(crate) const SLOTS: usize = 12;
 /// Wakers behind the waker.
 pub(crate) const HOPS: usize = 3;
+/// Slots of system calls in one event.
+pub(crate) const CALLS: usize = 64;
 /// No system call.
 pub(crate) const NO_SYSCALL: u16 = 0xffff;
 
@@ -20,6 +22,7 @@ pub(crate) const WAIT_END: u32 = 6;
 pub(crate) const TIMES: u32 = 7;
 pub(crate) const THREAD_END: u32 = 8;
 pub(crate) const RENAMED: u32 = 9;
+pub(crate) const COUNTED: u32 = 10;
 
 pub(crate) const IN_KERNEL: u16 = 1;
 pub(crate) const CHAIN_FULL: u16 = 2;
@@ -73,18 +76,27 @@ plain! {
         major_faults: u64, switches: u32, crowded: u32, unwoken: u32, why: Why, wait: u32, state: u32,
         slots: [Slot; SLOTS],
     }
+    /// struct uhr_call
+    Call = 16 { ns: u64, count: u32, syscall: u16, error: u16, }
+    /// struct uhr_calls
+    Calls = 1096 {
+        head: Head, began_ns: u64, since_ns: u64, syscall: u32, count: u32, is_last: u32, unused: u32, others: Call,
+        calls: [Call; CALLS],
+    }
     /// struct uhr_counters
-    Counters = 176 {
-        ticks: u64, idle: u64, samples: u64, foreign: u64, faults: u64, refused: [u64; 10], no_storage: u64, torn: u64,
+    Counters = 184 {
+        ticks: u64, idle: u64, samples: u64, foreign: u64, faults: u64, refused: [u64; 11], no_storage: u64, torn: u64,
         looked: u64, moved_on: u64, postponed: u64, waits: u64, place: u64,
     }
     /// struct uhr_settings
-    Settings = 40 {
+    Settings = 48 {
         cgroup: u64, pid_namespace: u64, cgroup_level: u32, scope: u32, copy_bytes: u32,
-        follow_frame_pointers: u32, looks_a_pass: u32, unused: u32,
+        follow_frame_pointers: u32, looks_a_pass: u32, measures_calls: u32, calibration: u64,
     }
     /// struct uhr_dial
-    Dial = 24 { start_ns: u64, period_ns: u64, taken: u32, share: u32, }
+    Dial = 40 { start_ns: u64, period_ns: u64, pass_ns: u64, taken: u32, share: u32, counting: u32, unused: u32, }
+    /// struct uhr_cursor
+    Cursor = 16 { from: u64, next: u64, }
 }
 
 /// The value at the beginning of `bytes`, and what lies behind it.

@@ -7,7 +7,7 @@ pub struct Chance {
     pub is_by_lot: bool,
     /// The share of waits that are drawn.
     pub lot: f64,
-    /// The mean distance of two looks of the clock.
+    /// The time between two looks of the clock at this thread.
     pub period_ns: u64,
 }
 

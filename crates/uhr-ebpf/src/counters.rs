@@ -17,13 +17,15 @@ pub struct Counters {
     pub times_refused: u64,
     /// Last sums of threads among these.
     pub ends_refused: u64,
+    /// Sums of system calls that found it full; the next ones hold them, but not those of a thread that has ended.
+    pub calls_refused: u64,
     /// Threads that the kernel had no memory for.
     pub no_storage: u64,
     /// Waits that began.
     pub waits: u64,
     /// Waits that ended while it was taken.
     pub moved_on: u64,
-    /// Waits left for the next look.
+    /// Looks that left some waiting threads for the next.
     pub postponed: u64,
     /// Sums that changed while they were read; they come with the next reading.
     pub torn: u64,
@@ -47,6 +49,7 @@ impl Counters {
                 .sum::<u64>();
             counters.times_refused += refused(abi::TIMES) + refused(abi::RENAMED) + refused(abi::THREAD_END);
             counters.ends_refused += refused(abi::THREAD_END);
+            counters.calls_refused += refused(abi::COUNTED);
             counters.no_storage += own.no_storage;
             counters.waits += own.waits;
             counters.moved_on += own.moved_on;

@@ -2,6 +2,7 @@
 //! the same.
 
 use crate::abi;
+use crate::calls::Calls;
 use crate::chance::Chance;
 
 /// One event.
@@ -15,6 +16,8 @@ pub enum Event<'a> {
     WaitEnd(WaitEnd),
     /// The sums of a thread.
     Times(Times),
+    /// The system calls of a thread.
+    Calls(Calls),
 }
 
 /// Who and when.
@@ -261,6 +264,7 @@ impl<'a> Event<'a> {
             abi::TIMES | abi::THREAD_END | abi::RENAMED => {
                 times(&abi::read::<abi::Times>(bytes)?.0).map(Self::Times)
             }
+            abi::COUNTED => Some(Self::Calls(Calls::of(&abi::read::<abi::Calls>(bytes)?.0))),
             _ => None,
         }
     }
@@ -277,11 +281,12 @@ impl<'a> Event<'a> {
             Self::Woken(event) => event.head,
             Self::WaitEnd(event) => event.head,
             Self::Times(event) => event.head,
+            Self::Calls(event) => event.head,
         }
     }
 }
 
-fn head(raw: &abi::Head) -> Head {
+pub(crate) fn head(raw: &abi::Head) -> Head {
     Head { time_ns: raw.time_ns, cpu: raw.cpu, pid: raw.pid, tid: raw.tid }
 }
 

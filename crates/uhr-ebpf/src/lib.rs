@@ -6,6 +6,7 @@
 //! The layouts that both sides share are in `bpf/abi.h` and `abi.rs`, and nowhere else.
 
 mod abi;
+mod calls;
 mod chance;
 mod clock;
 mod cost;
@@ -19,6 +20,7 @@ mod ring;
 mod sampler;
 
 pub use abi::MAX_COPY_BYTES;
+pub use calls::{Call, CallWindow, Calls, Counting};
 pub use chance::Chance;
 pub use cost::ProgramCost;
 pub use counters::Counters;

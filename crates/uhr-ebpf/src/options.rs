@@ -1,5 +1,8 @@
 //! What is to be sampled, and how.
 
+use std::hash::{BuildHasher, RandomState};
+
+use crate::calls::Counting;
 use crate::{abi, probe};
 
 /// Which threads are recorded.
@@ -40,6 +43,10 @@ pub struct Options {
     pub fault_period: u64,
     /// Stacks of waits taken in one look.
     pub looks_a_pass: u32,
+    /// Whether system calls are counted.
+    pub counting: Counting,
+    /// A number that nobody else knows.
+    pub calibration: u64,
     /// Bytes of the ring buffer, a power of two.
     pub ring_bytes: u32,
     /// Gives processes with all that descend from them, at that moment.
@@ -51,6 +58,7 @@ impl Options {
     pub fn new(scope: Scope, cpus: Vec<i32>) -> Self {
         // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
         let ring_bytes = cpus.len().max(1) as u32 * (4 << 20);
+        let ring_bytes = ring_bytes.next_power_of_two().clamp(8 << 20, 128 << 20);
         Self {
             scope,
             cpus,
@@ -58,8 +66,11 @@ impl Options {
             copy_bytes: abi::MAX_COPY_BYTES,
             frame_pointers: false,
             fault_period: 61,
-            looks_a_pass: 128,
-            ring_bytes: ring_bytes.next_power_of_two().clamp(8 << 20, 128 << 20),
+            // Half of a ring that is emptied before each look.
+            looks_a_pass: ring_bytes / 2 / (abi::MAX_COPY_BYTES + 2048),
+            counting: Counting::default(),
+            calibration: RandomState::new().hash_one(std::process::id()),
+            ring_bytes,
             family: |pids| pids,
         }
     }
@@ -79,7 +90,8 @@ impl Options {
             copy_bytes: self.copy_bytes.min(abi::MAX_COPY_BYTES),
             follow_frame_pointers: u32::from(self.frame_pointers),
             looks_a_pass: self.looks_a_pass,
-            unused: 0,
+            calibration: self.calibration,
+            measures_calls: u32::from(self.counting == Counting::Always),
         }
     }
 }

@@ -31,6 +31,10 @@ const PURPOSES: &[(&str, &str)] = &[
     ("mark", "threads that run already"),
     ("tell_times", "sums of each thread"),
     ("look", "stacks of waits"),
+    ("on_enter", "lengths of system calls"),
+    ("on_exit", "counts of system calls"),
+    ("on_last_call", "system calls of threads that end"),
+    ("tell_calls", "sums of system calls"),
 ];
 
 /// What a program is for.

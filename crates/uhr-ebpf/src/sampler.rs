@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PerfEventOpts};
 
 use crate::abi;
+use crate::calls::{Counter, Counting};
 use crate::clock::Source;
 use crate::cost::{Meter, ProgramCost};
 use crate::counters::Counters;
@@ -26,9 +27,17 @@ pub struct Sampler {
     links: Vec<Link>,
     look: Option<Link>,
     tell_times: Option<Link>,
+    mark: Option<Link>,
+    /// Threads that there had been no memory for when targets were last marked.
+    unmarked: u64,
     object: Object,
     ring: Ring,
     meter: Meter,
+    pub(crate) counter: Counter,
+    /// What marks uhr's own calls that measure what counting costs.
+    pub(crate) calibration: u64,
+    /// What the clock of waits was last set to: its period, and the share of the lot.
+    waits: (u64, u32),
     since_ns: u64,
     next_window: Instant,
     missing: Vec<(String, String)>,
@@ -56,9 +65,14 @@ impl Sampler {
             links: Vec::new(),
             look: None,
             tell_times: None,
+            mark: None,
+            unmarked: 0,
             object,
             ring,
             meter: Meter::default(),
+            counter: Counter::default(),
+            calibration: options.calibration,
+            waits: (0, 0),
             since_ns: 0,
             next_window: Instant::now(),
             missing,
@@ -103,13 +117,33 @@ impl Sampler {
                 .map_err(LoadError::at("naming the targets"))?;
         }
         let mark = self.attach("mark")?;
+        self.attach_calls(options)?;
         self.since_ns = monotonic_ns();
-        self.turn(0, 0.0).map_err(LoadError::at("setting the start"))?;
+        self.counter.is_on = options.counting == Counting::Always;
+        self.turn().map_err(LoadError::at("setting the start"))?;
         for _ in 0..2 {
             run_iterator(&mark).map_err(LoadError::at("marking the targets"))?;
         }
+        self.mark = Some(mark);
         self.tell_times = Some(self.attach("tell_times")?);
         self.look = self.attach("look").ok();
+        Ok(())
+    }
+
+    /// What counts system calls all the time; of windows only what tells their sums.
+    fn attach_calls(&mut self, options: &Options) -> Result<(), LoadError> {
+        let is_optional = options.counting == Counting::InWindows;
+        let names: &[&'static str] = match options.counting {
+            Counting::Never => return Ok(()),
+            Counting::InWindows => &["on_last_call"],
+            Counting::Always => &["on_last_call", "on_exit", "on_enter"],
+        };
+        match names.iter().map(|name| self.attach(name)).collect::<Result<Vec<_>, _>>() {
+            Ok(links) => self.links.extend(links),
+            Err(_) if is_optional => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.counter.tell = Some(self.attach("tell_calls")?);
         Ok(())
     }
 
@@ -149,7 +183,7 @@ impl Sampler {
         Ok(())
     }
 
-    fn attach(&self, name: &'static str) -> Result<Link, LoadError> {
+    pub(crate) fn attach(&self, name: &'static str) -> Result<Link, LoadError> {
         let missing =
             || LoadError::Unsupported { program: name.to_owned(), reason: "it was not loaded".to_owned() };
         let program = self.object.progs_mut().find(|program| program.name() == name && program.autoload());
@@ -160,28 +194,54 @@ impl Sampler {
     }
 
     /// Looks once at the threads that wait, as the clock of waits, whose mean period is `period_ns`. From now on one wait
-    /// in so many (`lot`, a share) has its stack taken as it begins.
+    /// in so many (`lot`, a share) has its stack taken as it begins. Says whether it came to the last thread; if not, the
+    /// next look goes on there.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn look(&self, period_ns: u64, lot: f64) -> io::Result<()> {
-        let Some(look) = &self.look else { return Ok(()) };
-        self.turn(period_ns, lot)?;
-        run_iterator(look)
+    pub fn look(&mut self, period_ns: u64, lot: f64) -> io::Result<bool> {
+        let Some(look) = &self.look else { return Ok(true) };
+        self.waits = (period_ns, (lot.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32);
+        self.turn()?;
+        run_iterator(look)?;
+        let place = self.map(".data.cursor");
+        let place = place.and_then(|map| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten());
+        let cursor = place.as_deref().and_then(abi::read::<abi::Cursor>);
+        Ok(cursor.is_none_or(|(cursor, _)| cursor.next == 0))
     }
 
     /// Sets what the programs go by.
-    fn turn(&self, period_ns: u64, lot: f64) -> io::Result<()> {
-        let share = (lot.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
-        let dial = abi::Dial { start_ns: self.since_ns, period_ns, taken: 0, share };
+    pub(crate) fn turn(&self) -> io::Result<()> {
+        self.turn_from(self.since_ns)
+    }
+
+    /// The same; what threads do that are marked now, they have done since `start_ns`.
+    fn turn_from(&self, start_ns: u64) -> io::Result<()> {
+        let (period_ns, share) = self.waits;
+        let (counting, pass_ns) = (u32::from(self.counter.is_on), monotonic_ns());
+        let dial = abi::Dial { start_ns, period_ns, pass_ns, taken: 0, share, counting, unused: 0 };
         self.update(".data.dial", &0_u32.to_ne_bytes(), abi::bytes(&dial))
+    }
+
+    /// Makes targets of the threads that the kernel had no memory for when they began: in a burst of new threads it can
+    /// run out of what it keeps ready.
+    fn mark_late(&mut self) -> io::Result<()> {
+        let unmarked = self.counters().no_storage;
+        if let Some(mark) = self.mark.as_ref().filter(|_| unmarked > self.unmarked) {
+            self.turn_from(monotonic_ns())?;
+            run_iterator(mark)?;
+            self.turn()?;
+        }
+        self.unmarked = unmarked;
+        Ok(())
     }
 
     /// Makes the programs tell the sums of all threads that did something since the last time.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn tell_times(&self) -> io::Result<()> {
+    pub fn tell_times(&mut self) -> io::Result<()> {
+        self.mark_late()?;
         self.tell_times.as_ref().map_or(Ok(()), run_iterator)
     }
 
@@ -189,6 +249,10 @@ impl Sampler {
     pub fn stop(&mut self) {
         self.meter.end(&self.object);
         self.links.clear();
+        if self.counter.window.is_none() {
+            self.counter.is_on = false;
+            let _ = self.turn();
+        }
     }
 
     /// Hands out the events that are there.
@@ -232,7 +296,7 @@ impl Sampler {
 }
 
 /// Reads an iterator to its end, which makes its program run for every task.
-fn run_iterator(link: &Link) -> io::Result<()> {
+pub(crate) fn run_iterator(link: &Link) -> io::Result<()> {
     let mut iterator = Iter::new(link).map_err(|error| io::Error::other(error.to_string()))?;
     let mut nothing = [0; 64];
     while iterator.read(&mut nothing)? > 0 {}
@@ -283,7 +347,7 @@ fn load(options: &Options) -> Result<(Object, Vec<(String, String)>), LoadError>
     Ok((object, missing))
 }
 
-fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to a live timespec; the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };

@@ -39,6 +39,8 @@ codes! {
         Pod = 16 "pod",
         /// The CPU that ran the thread.
         Cpu = 17 "cpu",
+        /// How a system call ended: `ok`, or the name of its error.
+        Errno = 18 "errno",
     }
 }
 

@@ -15,15 +15,24 @@ codes! {
         PageFaults = 4 "page-faults",
         /// Resident memory over time.
         Resident = 5 "resident",
+        /// System calls that ended.
+        Syscalls = 6 "syscalls",
+        /// Time in system calls, waiting included.
+        SyscallTime = 7 "syscall-time",
     }
 }
 
 impl Metric {
+    /// Whether its observations have stacks.
+    pub fn has_stacks(self) -> bool {
+        !matches!(self, Self::Resident | Self::Syscalls | Self::SyscallTime)
+    }
+
     /// The unit of its values, as answers write it.
     pub fn unit(self) -> &'static str {
         match self {
-            Self::Cpu | Self::OffCpu | Self::Runqueue | Self::Wall => "ns",
-            Self::PageFaults => "count",
+            Self::Cpu | Self::OffCpu | Self::Runqueue | Self::Wall | Self::SyscallTime => "ns",
+            Self::PageFaults | Self::Syscalls => "count",
             Self::Resident => "bytes",
         }
     }

@@ -1,7 +1,7 @@
 //! `uhr call-paths`: the whole paths through a function, or the tree of its callers or callees.
 
 use rustc_hash::FxHashSet;
-use uhr_model::{Dimension, Metric};
+use uhr_model::Dimension;
 
 use crate::QueryError;
 use crate::answers::{
@@ -43,8 +43,8 @@ pub fn call_paths(
     function: &str,
     direction: Direction,
 ) -> Result<CallPathsAnswer, QueryError> {
-    if question.metric == Metric::Resident {
-        let (metric, recording) = (Metric::Resident, profile.path.clone());
+    if !question.metric.has_stacks() {
+        let (metric, recording) = (question.metric, profile.path.clone());
         return Err(QueryError::FilterNotOfMetric { filter: "function", metric, recording });
     }
     let wanted = functions(profile, question.metric, function)?;
@@ -160,7 +160,7 @@ impl Asked<'_> {
         let words =
             Words { profile: self.profile, slots: self.cells.slots, whole_names: self.question.whole_names };
         let location = Location { function, file: NONE, line: NONE, mode: uhr_model::FrameMode::User };
-        words.key(GroupBy::one(Dimension::Function).dimensions(), None, Some(FrameKey::Like(location)))
+        words.key(GroupBy::of(&[Dimension::Function]).dimensions(), None, Some(FrameKey::Like(location)))
     }
 
     fn name(&self, function: u32) -> String {

@@ -17,6 +17,8 @@ pub(crate) fn title(metric: Metric, commands: &[&str]) -> String {
         Metric::Wall => "Time on and off CPU",
         Metric::PageFaults => "Page faults",
         Metric::Resident => "Resident memory",
+        Metric::Syscalls => "System calls",
+        Metric::SyscallTime => "Time in system calls",
     };
     match commands {
         [] => what.to_owned(),

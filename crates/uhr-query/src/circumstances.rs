@@ -31,6 +31,9 @@ impl Circumstances {
         if let Some(filter) = filters.circumstance_filters().find(|filter| !is_of(filter)) {
             return Err(QueryError::FilterNotOfMetric { filter, metric, recording: profile.path.clone() });
         }
+        if let Some(filter) = filters.stack_filter().filter(|_| !metric.has_stacks()) {
+            return Err(QueryError::FilterNotOfMetric { filter, metric, recording: profile.path.clone() });
+        }
         let wait =
             |word: &String| WaitKind::from_name(word).ok_or_else(|| QueryError::UnknownWait(word.clone()));
         let syscall = |word: &String| {

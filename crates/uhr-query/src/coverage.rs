@@ -6,7 +6,7 @@ use uhr_model::{Metric, StackEnding};
 use uhr_recording::{SampleLedger, State};
 
 use crate::answers::{Coverage, share};
-use crate::cells::Cells;
+use crate::cells::{Cells, Source};
 use crate::filter::Filters;
 use crate::profile::Profile;
 use crate::select::Selection;
@@ -38,17 +38,18 @@ pub(crate) fn coverage(
         not_visible: ledger.not_visible,
         too_short: ledger.too_short,
         drift: expected - explained,
-        stacks_complete_share: share(seen.complete, seen.stacks),
+        stacks_complete_share: if metric.has_stacks() { share(seen.complete, seen.stacks) } else { 1.0 },
         truncated: seen.truncated.clone(),
-        symbolized_share: share(seen.symbolized, seen.with_frame),
+        symbolized_share: if metric.has_stacks() { share(seen.symbolized, seen.with_frame) } else { 1.0 },
         notes: Vec::new(),
     };
     notes(profile, metric, filters, is_part, &mut coverage.notes);
     if seen.stood_for > 0 {
+        let without = seen.truncated.get(StackEnding::NotSampled.name()).copied().unwrap_or(0);
         coverage.notes.push(format!(
-            "Of {} waits {} had their stack taken; they stand for the others of the same thread{} and length.",
+            "Of {} waits {} had their stack taken; they stand for others of the same thread{} and length.",
             seen.samples,
-            seen.samples - seen.stood_for,
+            seen.samples - seen.stood_for - without,
             if profile.manifest.settings.wait_stacks == "clock" { ", system call" } else { "" },
         ));
     }
@@ -116,6 +117,10 @@ impl Seen {
             }
         }
         for (tag, count) in cells.tags.iter().zip(by_tag).filter(|(_, count)| *count > 0) {
+            if tag.source == Source::Counted {
+                seen.samples += count;
+                continue;
+            }
             match tag.ending {
                 StackEnding::TooShortToSample | StackEnding::KernelNotVisible => continue,
                 StackEnding::Complete => seen.complete += count,
@@ -143,6 +148,9 @@ fn ledger(profile: &Profile, metric: Metric, seen: &Seen, is_part: bool) -> Samp
             lost: ledger.records_lost,
             ..SampleLedger::default()
         },
+        Metric::Syscalls | Metric::SyscallTime => {
+            SampleLedger { expected: seen.samples, captured: seen.samples, ..SampleLedger::default() }
+        }
         Metric::Resident => SampleLedger::default(),
     };
     // Until a recording has ended nobody has counted what there should be.

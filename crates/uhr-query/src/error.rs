@@ -203,8 +203,16 @@ impl QueryError {
             Self::DimensionNotOfMetric { metric: Metric::Resident, .. } => {
                 "resident memory belongs to a process: group it by process, command or time".to_owned()
             }
+            Self::DimensionNotOfMetric { metric: Metric::Syscalls | Metric::SyscallTime, .. } => {
+                "system calls are counted without stacks: group them by syscall, errno, command, process, thread or \
+                 time; where their time goes, the metrics cpu and off-cpu tell"
+                    .to_owned()
+            }
+            Self::DimensionNotOfMetric { dimension: Dimension::Errno, .. } => {
+                "errno belongs to syscalls and syscall-time".to_owned()
+            }
             Self::DimensionNotOfMetric { dimension: Dimension::Syscall, .. } => {
-                "syscall belongs to cpu, off-cpu, runqueue and wall".to_owned()
+                "syscall belongs to cpu, off-cpu, runqueue, wall, syscalls and syscall-time".to_owned()
             }
             Self::DimensionNotOfMetric { dimension: Dimension::Wait, .. } => {
                 "wait belongs to off-cpu, runqueue and wall".to_owned()
@@ -217,6 +225,16 @@ impl QueryError {
             }
             Self::TooManyBuckets { .. } => {
                 "choose longer parts, or a shorter window with --from and --to".to_owned()
+            }
+            Self::MetricNotRecorded { metric: Metric::Syscalls, .. } => {
+                "`uhr record --syscalls` counts every system call (with the sampler ebpf); without it they are counted in \
+                 windows, which a recording of a tenth of a second may not have"
+                    .to_owned()
+            }
+            Self::MetricNotRecorded { metric: Metric::SyscallTime, .. } => {
+                "`uhr record --syscalls` measures every system call (with the sampler ebpf); which of them time goes to \
+                 is known without: --metric cpu and --metric off-cpu, --group-by syscall"
+                    .to_owned()
             }
             Self::MetricNotRecorded { .. } => "uhr doctor says what this host can record".to_owned(),
             Self::Damaged(_) | Self::Recording(RecordingError::Damaged { .. }) => {
@@ -245,6 +263,8 @@ impl QueryError {
             Self::DimensionNotOfMetric { dimension, metric, recording } => {
                 let (metric, by) = match (metric, dimension) {
                     (Metric::Resident, _) => (Metric::Resident, Dimension::Process),
+                    (Metric::Syscalls | Metric::SyscallTime, _) => (*metric, Dimension::Syscall),
+                    (_, Dimension::Errno) => (Metric::Syscalls, Dimension::Errno),
                     (_, Dimension::Region) => (Metric::PageFaults, Dimension::Region),
                     (_, Dimension::Cpu) => (Metric::Cpu, Dimension::Cpu),
                     (_, by) => (Metric::OffCpu, *by),
@@ -253,6 +273,12 @@ impl QueryError {
             }
             Self::FilterNotOfMetric { metric, recording, .. } => {
                 vec![by_command(recording, *metric, Dimension::Process)]
+            }
+            Self::MetricNotRecorded { metric: Metric::Syscalls | Metric::SyscallTime, recording } => {
+                vec![
+                    Command::new("query", recording).with("group-by", "syscall").text(),
+                    by_command(recording, Metric::OffCpu, Dimension::Syscall),
+                ]
             }
             Self::MetricNotRecorded { recording, .. } => {
                 vec![Command::new("overview", recording).text(), "uhr doctor".to_owned()]

@@ -47,16 +47,10 @@ impl GroupBy {
         Ok(group)
     }
 
-    /// One dimension.
-    pub(crate) fn one(dimension: Dimension) -> Self {
-        Self { dimensions: vec![dimension], time_step_ns: None, words: vec![dimension.name().to_owned()] }
-    }
-
-    /// Programs and their functions.
-    pub(crate) fn command_and_function() -> Self {
-        let dimensions = vec![Dimension::Command, Dimension::Function];
+    /// These dimensions.
+    pub(crate) fn of(dimensions: &[Dimension]) -> Self {
         let words = dimensions.iter().map(|one| one.name().to_owned()).collect();
-        Self { dimensions, time_step_ns: None, words }
+        Self { dimensions: dimensions.to_vec(), time_step_ns: None, words }
     }
 
     /// The dimensions, in order.
@@ -84,6 +78,10 @@ impl GroupBy {
             (Metric::Resident, _) => {
                 matches!(dimension, Dimension::Process | Dimension::Command | Dimension::Time)
             }
+            (Metric::Syscalls | Metric::SyscallTime, _) => {
+                dimension.kind() == DimensionKind::Sample && !OF_STATE.contains(&dimension)
+            }
+            (_, Dimension::Errno) => false,
             (_, Dimension::Region) => metric == Metric::PageFaults,
             (_, Dimension::Wait) => matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall),
             (_, Dimension::Waker) => matches!(metric, Metric::OffCpu | Metric::Wall),
@@ -140,6 +138,9 @@ impl GroupBy {
         self.dimensions.iter().any(|dimension| dimension.kind() == DimensionKind::Sample)
     }
 }
+
+/// What only a state of a thread has, and no call that was counted.
+const OF_STATE: [Dimension; 4] = [Dimension::Region, Dimension::Wait, Dimension::Waker, Dimension::Cpu];
 
 /// What a process is in.
 const OF_CGROUP: [Dimension; 3] = [Dimension::Cgroup, Dimension::Container, Dimension::Pod];
@@ -296,7 +297,7 @@ enum TagPart {
 
 /// Numbers of circumstances that the dimensions do not tell apart are equal.
 fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
-    let kind = group.has(Dimension::Wait) || group.has(Dimension::Region);
+    let kind = [Dimension::Wait, Dimension::Region, Dimension::Errno].iter().any(|one| group.has(*one));
     let has = |dimension| group.has(dimension);
     let (syscall, cpu, waker) = (has(Dimension::Syscall), has(Dimension::Cpu), has(Dimension::Waker));
     let mut known: FxHashMap<Tag, u32> = FxHashMap::default();

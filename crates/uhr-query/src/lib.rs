@@ -9,6 +9,7 @@
 pub mod answers;
 mod call_paths;
 mod call_tree;
+mod call_windows;
 mod caption;
 mod cells;
 mod circumstances;

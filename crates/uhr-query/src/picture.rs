@@ -1,7 +1,7 @@
 //! Whole stacks of a selection, for flame graphs and collapsed text. The first frame is the program's name.
 
 use rustc_hash::FxHashMap;
-use uhr_model::{Dimension, FrameMode, Metric};
+use uhr_model::{Dimension, FrameMode};
 
 use crate::QueryError;
 use crate::answers::{
@@ -175,9 +175,8 @@ struct LeafPath<'a> {
 
 impl<'a> Stacks<'a> {
     fn new(profile: &'a Profile, question: &'a Question) -> Result<Self, QueryError> {
-        if question.metric == Metric::Resident {
-            let (dimension, metric) = (Dimension::Function, Metric::Resident);
-            let recording = profile.path.clone();
+        if !question.metric.has_stacks() {
+            let (dimension, metric, recording) = (Dimension::Function, question.metric, profile.path.clone());
             return Err(QueryError::DimensionNotOfMetric { dimension, metric, recording });
         }
         let selection = Selection::new(profile, question.metric, &question.filters)?
@@ -337,7 +336,7 @@ fn by_command<'a>(
     tree: &CallTree,
 ) -> Vec<(&'a str, Vec<(Leaf, Amount)>)> {
     // Markers belong to their program here: with a half for frames they do not stand for themselves.
-    let group = GroupBy::command_and_function();
+    let group = GroupBy::of(&[Dimension::Command, Dimension::Function]);
     let keys = SampleKeys::new(profile, &group, cells);
     let nodes = profile.tree.len();
     let mut found = Vec::new();

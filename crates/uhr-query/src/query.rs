@@ -4,6 +4,7 @@ use uhr_model::{Dimension, Metric};
 
 use crate::QueryError;
 use crate::answers::{CountedRow, Key, KeyValue, QueryAnswer, QueryRequest, Rows, Shown, share};
+use crate::call_windows::CallWindows;
 use crate::cells::{By, Cells, Source};
 use crate::command::Command;
 use crate::coverage::coverage;
@@ -24,6 +25,7 @@ use crate::words::{Words, compare};
 /// [`QueryError`]: the question is wrong, does not fit the recording, or the recording is damaged.
 pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<QueryAnswer, QueryError> {
     group.check(question.metric, profile)?;
+    check_recorded(profile, question.metric)?;
     if question.metric == Metric::Resident {
         return resident::query(profile, question, group);
     }
@@ -47,6 +49,11 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
     if group.has(Dimension::Waker) {
         coverage.notes.extend(not_woken(profile, &cells, &selection, grouped.total));
     }
+    if question.metric == Metric::Syscalls
+        && let Some(windows) = CallWindows::of(profile, selection.range)?
+    {
+        coverage.notes.insert(0, windows.note(profile)?);
+    }
     if grouped.rows.is_empty() && !question.filters.is_empty() {
         coverage.notes.push("Nothing in the recording fits all the filters together.".to_owned());
     }
@@ -69,6 +76,22 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
         shown,
         coverage,
     })
+}
+
+/// System calls are counted where that was asked for, or in windows; measured only where it was asked for.
+fn check_recorded(profile: &Profile, metric: Metric) -> Result<(), QueryError> {
+    let is_recorded = match (metric, profile.manifest.settings.syscalls.as_deref()) {
+        (Metric::Syscalls, Some("windows")) => {
+            let all = Selection::everything(profile).range;
+            CallWindows::of(profile, all)?.is_none_or(|windows| !windows.is_empty())
+        }
+        (Metric::Syscalls | Metric::SyscallTime, how) => how == Some("always"),
+        _ => true,
+    };
+    match is_recorded {
+        true => Ok(()),
+        false => Err(QueryError::MetricNotRecorded { metric, recording: profile.path.clone() }),
+    }
 }
 
 pub(crate) fn request(question: &Question, group: &GroupBy) -> QueryRequest {
@@ -206,6 +229,9 @@ fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[Counted
     if rows.is_empty() {
         return next_of_nothing(profile, question, group);
     }
+    if matches!(question.metric, Metric::Syscalls | Metric::SyscallTime) {
+        return next_of_calls(profile, question, group, rows);
+    }
     let mut next = Vec::new();
     // Where a thread left the CPU is the same kernel function for almost every wait.
     let is_wait = matches!(question.metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall);
@@ -242,6 +268,30 @@ fn next(profile: &Profile, question: &Question, group: &GroupBy, rows: &[Counted
         next.push(waits.command("query", profile).with("group-by", "wait").text());
     }
     next.truncate(3);
+    next
+}
+
+/// Of calls: who makes them, how they end, and what code does.
+fn next_of_calls(
+    profile: &Profile,
+    question: &Question,
+    group: &GroupBy,
+    rows: &[CountedRow],
+) -> Vec<String> {
+    let by = |words: &str| question.command("query", profile).with("group-by", words).text();
+    let mut next = Vec::new();
+    if !group.has(Dimension::Errno) {
+        next.push(by("syscall,errno"));
+    }
+    if !group.has(Dimension::Thread) {
+        next.push(by("thread,syscall"));
+    }
+    if let Some(KeyValue::Text(name)) = rows.first().and_then(|row| row.key.get(Dimension::Syscall))
+        && !name.starts_with('[')
+    {
+        let code = Command::new("query", &profile.path).with("syscall", name);
+        next.push(code.with("group-by", "function").text());
+    }
     next
 }
 

@@ -244,7 +244,6 @@ fn resident_coverage(profile: &Profile, question: &Question, selection: &Selecti
     let none = Cells::none(Slots::blocks(selection.range));
     let mut coverage = coverage(profile, Metric::Resident, &question.filters, &none, selection);
     coverage.notes.pop();
-    (coverage.stacks_complete_share, coverage.symbolized_share) = (1.0, 1.0);
     coverage.notes.push("Memory is polled: peaks between two polls are not seen.".to_owned());
     coverage
 }

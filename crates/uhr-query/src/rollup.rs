@@ -384,7 +384,7 @@ pub(crate) fn totals_by(
 fn everything_by(profile: &Profile, metric: Metric, what: Dimension) -> Result<(Grouped, Slots), QueryError> {
     let selection = Selection::everything(profile);
     let slots = Slots::blocks(selection.range);
-    let group = GroupBy::one(what);
+    let group = GroupBy::of(&[what]);
     let cells = profile.cells(metric, By { slots, owner: group.owner(), details: group.details() })?;
     Ok((Grouped::new(profile, &cells, &selection, &group), slots))
 }

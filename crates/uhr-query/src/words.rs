@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use uhr_model::{Dimension, DimensionKind, Region, WaitKind, syscall_name};
+use uhr_model::{Dimension, DimensionKind, Region, WaitKind, errno_name, syscall_name};
 
 use crate::answers::{Key, KeyValue};
-use crate::cells::{Source, Tag};
+use crate::cells::{Source, Tag, errno_of};
 use crate::group::{FrameKey, SampleKey, line_needs_file, marker};
 use crate::names::shown;
 use crate::profile::{NONE, Profile};
@@ -87,6 +87,7 @@ impl Words<'_> {
             Dimension::Region => Region::from_code(tag.kind).unwrap_or(Region::Unknown).name().into(),
             Dimension::Wait => wait_value(tag),
             Dimension::Syscall => self.syscall_value(tag),
+            Dimension::Errno => errno_value(errno_of(tag.kind)),
             Dimension::Waker => match tag.source {
                 Source::Waiting => self.profile.wakers.key(tag.waker, owners, self.whole_names),
                 _ => wait_value(tag),
@@ -105,6 +106,7 @@ impl Words<'_> {
             (Some(number), _) => {
                 syscall_name(number).map_or_else(|| format!("syscall {number}").into(), KeyValue::from)
             }
+            (None, Source::Counted) => "[several]".into(),
             (None, Source::Sampled) if self.profile.manifest.settings.kernel_visible => {
                 "[not in a system call]".into()
             }
@@ -119,9 +121,18 @@ impl Words<'_> {
     }
 }
 
+fn errno_value(errno: u16) -> KeyValue {
+    match (errno, errno_name(errno)) {
+        (0, _) => "ok".into(),
+        (_, Some(name)) => name.into(),
+        (_, None) => format!("errno {errno}").into(),
+    }
+}
+
 fn wait_value(tag: Tag) -> KeyValue {
     match tag.source {
         Source::Sampled => "[on cpu]".into(),
+        Source::Counted => KeyValue::Unknown,
         Source::Runnable => "[runnable]".into(),
         Source::Waiting => WaitKind::from_code(tag.kind).unwrap_or(WaitKind::Unknown).name().into(),
     }

@@ -90,6 +90,9 @@ pub struct Settings {
     /// With `clock`: the time between two looks at who waits, in nanoseconds.
     #[serde(default)]
     pub wait_period_ns: Option<u64>,
+    /// When system calls were counted: `always`, or in `windows` that stand for the rest. `None`: never.
+    #[serde(default)]
+    pub syscalls: Option<String>,
     /// What was recorded: `command`, `processes` or `machine`.
     pub target: String,
     /// The program that was started, without its arguments.

@@ -100,6 +100,39 @@ table! {
 }
 
 table! {
+    /// System calls that ended: of one thread, kind and outcome, since such a row was last written. Where they are counted in
+    /// windows only, a row stands for no more than its window (`syscall_windows`).
+    Syscalls, SyscallRow, "syscalls" {
+        /// When they were counted up; in the window that they were counted in.
+        time_ns: u64,
+        /// Row of `threads`.
+        thread: u32,
+        /// Number of the system call; missing for those of threads with more kinds of call than are told apart.
+        syscall: Option<u32>,
+        /// errno; 0: success. 512: a signal interrupted it, and it may begin again.
+        error: u16,
+        /// How many ended.
+        count: u64,
+        /// How many would have ended if counting had not slowed them down: in windows more than `count`, by a model of
+        /// threads that do nothing but run.
+        weight: u64,
+        /// How long they took in all, waiting included, where they are measured. A call that lasts beyond the recording is
+        /// in it with a count of 0.
+        duration_ns: u64,
+    }
+}
+
+table! {
+    /// Windows in which system calls were counted. Empty: all the time, or never (the manifest tells).
+    SyscallWindows, SyscallWindowRow, "syscall_windows" {
+        /// When it opened.
+        start_ns: u64,
+        /// When it closed.
+        end_ns: u64,
+    }
+}
+
+table! {
     /// Resident memory of each process over time, polled.
     Resident, ResidentRow, "resident" {
         /// When.

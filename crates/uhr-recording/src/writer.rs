@@ -8,8 +8,8 @@ use crate::manifest::Manifest;
 use crate::stream::TableStream;
 use crate::tables::{
     FaultRow, Faults, FrameRow, Frames, MappingRow, Mappings, ModuleRow, Modules, OffCpu, OffCpuRow,
-    ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples, StackRow, Stacks, ThreadRow, Threads,
-    WakerRow, Wakers,
+    ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples, StackRow, Stacks, SyscallRow,
+    SyscallWindowRow, SyscallWindows, Syscalls, ThreadRow, Threads, WakerRow, Wakers,
 };
 
 /// A batch is written at this many rows even before its second is over, so that memory stays bounded.
@@ -71,6 +71,8 @@ streams! {
     OffCpu OffCpuRow offcpu push_off_cpu,
     Faults FaultRow faults push_fault,
     Resident ResidentRow resident push_resident,
+    Syscalls SyscallRow syscalls push_syscall,
+    SyscallWindows SyscallWindowRow syscall_windows push_syscall_window,
 }
 
 impl RecordingWriter {

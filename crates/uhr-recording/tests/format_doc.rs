@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use uhr_model::{FrameMode, Interrupt, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_recording::Table;
 use uhr_recording::tables::{
-    Faults, Frames, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks, Threads,
-    Wakers,
+    Faults, Frames, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
+    SyscallWindows, Syscalls, Threads, Wakers,
 };
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
@@ -36,6 +36,8 @@ fn schema() -> String {
     table::<Wakers>(&mut page);
     table::<Faults>(&mut page);
     table::<Resident>(&mut page);
+    table::<Syscalls>(&mut page);
+    table::<SyscallWindows>(&mut page);
     table::<Stacks>(&mut page);
     table::<Frames>(&mut page);
     table::<Locations>(&mut page);

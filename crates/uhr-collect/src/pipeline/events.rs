@@ -47,6 +47,10 @@ impl Pipeline {
             Event::Woken(woken) => self.woken(woken),
             Event::WaitEnd(end) => self.wait_end(end),
             Event::Times(times) => self.times(times),
+            Event::Calls(calls) => {
+                let thread = self.tasks.thread(pid, tid, calls.head.time_ns, &mut self.writer).row.id;
+                self.calls.see(calls, thread, &mut self.writer);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use uhr_model::{Avma, CodeAddress, Region, StackEnding, StackId, WaitKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FaultRow, SampleRow};
 
+use crate::call_sums::CallSums;
 use crate::evidence::GeneratedNames;
 use crate::intern::Interner;
 use crate::modules::Modules;
@@ -51,6 +52,8 @@ pub(crate) struct Pipeline {
     user_frames: Vec<CodeAddress<Avma>>,
     /// Where programs in the kernel take the samples: what is kept between their events.
     pub(crate) waits: Waits,
+    /// And system calls.
+    pub(crate) calls: CallSums,
     /// Page faults that one of their samples stands for.
     pub(crate) fault_period: u64,
 }
@@ -69,6 +72,7 @@ impl Pipeline {
             began: Vec::new(),
             user_frames: Vec::new(),
             waits: Waits::default(),
+            calls: CallSums::default(),
             fault_period: 1,
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct KernelSide {
     pub(super) costs: Option<(Vec<ProgramCost>, Duration)>,
     /// Programs that the kernel did not take, and why.
     pub(super) missing: Vec<(String, String)>,
+    /// Why system calls could no longer be counted.
+    pub(super) calls_refused: Option<String>,
     /// Why they were not used at all, where they could have been.
     pub(super) refused: Option<String>,
 }
@@ -79,9 +81,14 @@ impl Recorder {
             ("times that records were handed on before their turn", self.merger.forced()),
             ("stacks and ends of waits that found the ring full", counters.waits_refused),
             ("sums of threads that found the ring full", counters.times_refused),
-            ("threads that the kernel had no memory for", counters.no_storage),
+            ("sums of system calls that found the ring full", counters.calls_refused),
+            (
+                "system calls of threads with more kinds of them than are told apart",
+                self.pipeline.calls.crowded,
+            ),
+            ("threads that are recorded late, for the kernel had no memory for them", counters.no_storage),
             ("waits that ended while their stack was taken", counters.moved_on),
-            ("waits that were left for the next look", counters.postponed),
+            ("looks that left some waiting threads for the next", counters.postponed),
             ("ends of waits whose stack did not come", self.pipeline.waits.without_stack),
             ("sums that changed while they were read", counters.torn),
             ("waits that are in a sum of mixed kinds", self.pipeline.tasks.crowded_waits),
@@ -106,12 +113,18 @@ impl Recorder {
             (counters.faults_refused, "page-fault samples were lost, because the ring buffer was full"),
             (waits, "events of waits were lost, because the ring buffer was full: their stacks are missing"),
             (counters.ends_refused, "threads ended without their last sums: the ring buffer was full"),
-            (counters.no_storage, "threads were not recorded: the kernel had no memory for them"),
+            (
+                counters.no_storage,
+                "threads are recorded late or not at all: the kernel had no memory for their sums",
+            ),
             (counted.lost, "records of mappings and names were lost, because a ring buffer was full"),
             (counted.malformed, "records could not be understood"),
         ];
         let misses = misses.iter().filter(|(count, _)| *count > 0);
-        programs.chain(misses.map(|(count, words)| format!("{count} {words}"))).collect()
+        let calls = side.calls_refused.iter().map(|reason| {
+            format!("system calls were not counted to the end, because the kernel did not take the program for it ({reason})")
+        });
+        programs.chain(calls).chain(misses.map(|(count, words)| format!("{count} {words}"))).collect()
     }
 
     /// What recording cost: uhr's own CPU time, that of ended threads included, its largest memory so far, and the time

@@ -79,6 +79,8 @@ pub struct Options {
     pub unwind: UnwindChoice,
     /// Bytes of stack copied with a sample.
     pub stack_size: u32,
+    /// Whether system calls are counted and measured all the time. Otherwise uhr's own programs count them now and then.
+    pub syscalls: bool,
 }
 
 /// A recording that is being made.
@@ -222,9 +224,11 @@ impl Recorder {
         self.resident.poll(self.pipeline.tasks.processes(), end_ns, &mut self.pipeline.writer);
         self.pipeline.look_for_names();
         self.pipeline.close_sums(end_ns);
+        self.pipeline.calls.finish(end_ns, &mut self.pipeline.writer);
         self.pipeline.tasks.finish(end_ns, &mut self.pipeline.writer);
         let counts = stopped.as_ref().map(|stopped| stopped.source.session.counts()).unwrap_or_default();
-        if let Some(Stopped { source: Source { session, sampler }, .. }) = stopped {
+        if let Some(Stopped { source: Source { session, sampler, .. }, calls_refused, .. }) = stopped {
+            self.kernel_side.calls_refused = calls_refused;
             self.granted = session.granted().clone();
             self.thinned = session.thinned();
             if let Some(sampler) = &sampler {
@@ -262,6 +266,9 @@ impl Recorder {
         self.corrupt_bytes += batch.corrupt_bytes;
         self.manifest.settings.wait_period_ns =
             self.pipeline.tasks.has_sums().then_some(batch.wait_period_ns);
+        for &window in &batch.windows {
+            self.pipeline.calls.see_window(window, &mut self.pipeline.writer);
+        }
         for (ring, record) in batch.records() {
             match Event::time_ns(record).filter(|_| ring == EVENTS) {
                 Some(time_ns) => self.merger.push_event(ring, time_ns, record),

@@ -1,6 +1,6 @@
 //! Which sampler records a target, and its events, opened.
 
-use uhr_ebpf::{LoadError, Sampler, Scope};
+use uhr_ebpf::{Counting, LoadError, Sampler, Scope};
 use uhr_recording::Settings;
 
 use super::kernel_ledger::KernelSide;
@@ -50,9 +50,13 @@ impl Opened {
     ) -> Result<Self, CollectError> {
         let unwinding = Unwinding::of(options);
         if options.sampler == SamplerChoice::Perf {
+            if options.syscalls {
+                return Err(CollectError::SyscallsNeedEbpf);
+            }
             return Self::perf(options, target, threads, unwinding, None);
         }
-        let may_choose = options.sampler == SamplerChoice::Auto && !matches!(target, Target::Cgroup(_));
+        let needs_programs = options.syscalls || matches!(target, Target::Cgroup(_));
+        let may_choose = options.sampler == SamplerChoice::Auto && !needs_programs;
         if may_choose && options.stack_size > uhr_ebpf::MAX_COPY_BYTES && !unwinding.by_frame_pointers {
             let reason = format!("they copy at most {} KiB of a stack", uhr_ebpf::MAX_COPY_BYTES >> 10);
             return Self::perf(options, target, threads, unwinding, Some(reason));
@@ -108,7 +112,8 @@ impl Opened {
             ..settings_of(options, &unwinding)
         };
         let kernel_side = KernelSide { refused, ..KernelSide::default() };
-        Ok(Self { source: Source { session, sampler: None }, settings, kernel_side })
+        let source = Source { session, sampler: None, counts_always: false };
+        Ok(Self { source, settings, kernel_side })
     }
 
     fn ebpf(options: &Options, target: &Target, unwinding: &Unwinding) -> Result<Self, CollectError> {
@@ -126,10 +131,14 @@ impl Opened {
                 .then_some(options.stack_size.min(uhr_ebpf::MAX_COPY_BYTES)),
             kernel_visible: true,
             wait_stacks: if sampler.can_look() { "clock" } else { "none" }.to_owned(),
+            syscalls: sampler
+                .can_count()
+                .then(|| if options.syscalls { "always" } else { "windows" }.to_owned()),
             ..settings_of(options, unwinding)
         };
         let kernel_side = KernelSide { missing: sampler.missing().to_vec(), ..KernelSide::default() };
-        Ok(Self { source: Source { session, sampler: Some(sampler) }, settings, kernel_side })
+        let source = Source { session, sampler: Some(sampler), counts_always: options.syscalls };
+        Ok(Self { source, settings, kernel_side })
     }
 }
 
@@ -139,6 +148,7 @@ fn kernel_options(options: &Options, scope: Scope, unwinding: &Unwinding) -> uhr
         copy_bytes: options.stack_size,
         frame_pointers: unwinding.by_frame_pointers,
         fault_period: FAULTS_A_SAMPLE,
+        counting: if options.syscalls { Counting::Always } else { Counting::InWindows },
         family: procfs::with_descendants,
         ..uhr_ebpf::Options::new(scope, perf::online_cpus())
     }

@@ -44,8 +44,14 @@ fn finished(mode: &str, amount: u32, unwind: UnwindChoice) -> Option<Finished> {
     let command: Vec<OsString> = vec![program.clone().into(), mode.into(), amount.to_string().into()];
     let held = HeldChild::fork(&command, None).unwrap();
     let target = Target::Child { pid: held.pid(), program: program.clone() };
-    let options =
-        Options { target, sampler: SamplerChoice::Perf, frequency: 999, unwind, stack_size: 16 << 10 };
+    let options = Options {
+        syscalls: false,
+        target,
+        sampler: SamplerChoice::Perf,
+        frequency: 999,
+        unwind,
+        stack_size: 16 << 10,
+    };
     let path = folder.path().join("recording");
     let mut recorder = Recorder::start(&options, &path).unwrap();
     let mut child = held.release().unwrap();

@@ -112,6 +112,7 @@ fn behind_a_hard_limit() {
         frequency: 999,
         unwind: UnwindChoice::Fp,
         stack_size: 16 << 10,
+        syscalls: false,
     };
     let mut recorder = Recorder::start(&options, &path).unwrap();
     let unattached = recorder.granted().unattached.clone();

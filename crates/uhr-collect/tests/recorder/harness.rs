@@ -33,6 +33,7 @@ pub(crate) fn record(folder: &Path, program: &Path) -> Option<(Captured, Recordi
         frequency: 999,
         unwind: UnwindChoice::Auto,
         stack_size: 16 << 10,
+        syscalls: false,
     };
     let mut recorder = start(folder, &options)?;
     let mut child = held.release().unwrap();
@@ -62,6 +63,7 @@ pub(crate) fn attach(
         frequency: 999,
         unwind: UnwindChoice::Dwarf,
         stack_size: 16 << 10,
+        syscalls: false,
     };
     let mut recorder = start(folder, &options)?;
     recorder.run(go_on).unwrap();

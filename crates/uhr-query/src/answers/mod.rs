@@ -24,8 +24,8 @@ pub use coverage::Coverage;
 pub use error::{Candidate, ErrorAnswer, ErrorBody};
 pub use key::{Key, KeyValue};
 pub use overview::{
-    Activity, Faults, Machine, Memory, OverviewAnswer, OverviewRequest, OverviewRow, ProcessActivity, Top,
-    Trust, Verdict, Waits,
+    Activity, Calls, Faults, Machine, Memory, OverviewAnswer, OverviewRequest, OverviewRow, ProcessActivity,
+    Top, Trust, Verdict, Waits,
 };
 pub use query::{CountedRow, QueryAnswer, QueryRequest, ResidentBytes, Rows};
 pub use waker_chains::{WakerChain, WakerChainsAnswer, WakerChainsRequest};

@@ -30,6 +30,9 @@ pub struct OverviewAnswer {
     pub cpu: Top,
     /// What threads waited for.
     pub waits: Waits,
+    /// System calls, where they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syscalls: Option<Calls>,
     /// Resident memory of the largest processes.
     pub memory: Vec<Memory>,
     /// Page faults.
@@ -176,6 +179,22 @@ pub struct Waits {
     /// By what ended the waits, where that is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wakers: Vec<OverviewRow>,
+}
+
+/// System calls that ended: at most three of each list, and none below 5 %.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Calls {
+    /// How many.
+    pub total: u64,
+    /// How many in a second of the window.
+    pub a_second: f64,
+    /// `always`: every one was counted. `windows`: they are estimated from short windows.
+    pub counted: String,
+    /// By system call.
+    pub calls: Vec<OverviewRow>,
+    /// Those that failed, by system call and error; shares are of all calls.
+    pub errors: Vec<OverviewRow>,
 }
 
 /// Resident memory of a process over the window, in bytes.

@@ -12,7 +12,7 @@ fn ending(code: u8) -> Result<StackEnding, QueryError> {
     StackEnding::from_code(code).ok_or_else(|| damaged("a stack's ending is unknown"))
 }
 
-fn whole(table: &str, rows: usize, columns: &[usize]) -> Result<(), QueryError> {
+pub(super) fn whole(table: &str, rows: usize, columns: &[usize]) -> Result<(), QueryError> {
     match columns.iter().all(|&length| length == rows) {
         true => Ok(()),
         false => Err(QueryError::Damaged(format!("{table} lacks a column"))),

@@ -2,6 +2,7 @@
 //! thread, stack and circumstances with their sums; every question then works on these. A hot program has few of them,
 //! however many samples it has.
 
+mod calls;
 mod count;
 mod part;
 mod tag;
@@ -10,9 +11,10 @@ use std::sync::OnceLock;
 
 use uhr_model::{Metric, StackEnding};
 
+use calls::count_calls;
 use count::{count_faults, count_off_cpu, count_samples};
 use part::{Part, Row};
-pub(crate) use tag::{Details, Source, Tag, WakerDetail};
+pub(crate) use tag::{Details, Source, Tag, WakerDetail, errno_of};
 
 use crate::QueryError;
 use crate::coverage::Seen;
@@ -73,6 +75,9 @@ impl Cells {
         }
         if metric == Metric::PageFaults {
             parts.extend(count_faults(profile, by)?);
+        }
+        if matches!(metric, Metric::Syscalls | Metric::SyscallTime) {
+            parts.extend(count_calls(profile, metric, by)?);
         }
         Ok(Self::join(by.slots, parts))
     }

@@ -11,6 +11,8 @@ pub(crate) enum Source {
     Waiting,
     /// Runnable, but not running.
     Runnable,
+    /// A system call that was counted.
+    Counted,
 }
 
 /// The circumstances of a cell.
@@ -18,7 +20,7 @@ pub(crate) enum Source {
 pub(crate) struct Tag {
     pub(crate) source: Source,
     pub(crate) ending: StackEnding,
-    /// Code of the kind of wait, or of the kind of memory that faulted.
+    /// Code of the kind of wait, of the kind of memory that faulted, or of how a system call ended ([`errno_code`]).
     pub(crate) kind: u8,
     /// Number of the system call that it was in.
     pub(crate) syscall: Option<u32>,
@@ -41,6 +43,19 @@ impl Tag {
     pub(crate) fn is_idle(&self) -> bool {
         self.source == Source::Waiting && WaitKind::from_code(self.kind) == Some(WaitKind::Idle)
     }
+}
+
+/// Of a call that a signal interrupted and that begins again: a number that no error has.
+const RESTART: (u16, u8) = (512, 255);
+
+/// An errno in one byte: those of Linux end at 133.
+pub(super) fn errno_code(errno: u16) -> u8 {
+    if errno == RESTART.0 { RESTART.1 } else { u8::try_from(errno).unwrap_or(RESTART.1 - 1) }
+}
+
+/// And back.
+pub(crate) fn errno_of(code: u8) -> u16 {
+    if code == RESTART.1 { RESTART.0 } else { u16::from(code) }
 }
 
 /// Circumstances that few questions ask for.

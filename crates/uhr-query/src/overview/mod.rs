@@ -53,6 +53,7 @@ pub fn overview(
     let off_cpu = count(Metric::OffCpu, Owner::Process, wakers)?;
     let runqueue = count(Metric::Runqueue, Owner::Process, Details::default())?;
     let faults = count(Metric::PageFaults, Owner::Nobody, Details::default())?;
+    let calls = count(Metric::Syscalls, Owner::Nobody, syscalls)?;
     let times = activity::Times::new(profile, &selection, [&*cpu, &*off_cpu, &*runqueue]);
     let top = top::cpu(profile, &question, &selection, &cpu);
     let waits = top::waits(profile, &question, &selection, &off_cpu);
@@ -79,6 +80,7 @@ pub fn overview(
         activity,
         cpu: top,
         waits,
+        syscalls: top::calls(profile, &question, &selection, &calls),
         memory,
         faults: top::faults(profile, &question, &selection, &faults),
         machine,

@@ -23,8 +23,10 @@ fn smallest_share(list: &[OverviewRow]) -> f64 {
 }
 
 fn lists(answer: &mut OverviewAnswer) -> Vec<&mut Vec<OverviewRow>> {
+    let calls =
+        answer.syscalls.as_mut().map_or_else(Vec::new, |calls| vec![&mut calls.calls, &mut calls.errors]);
     let (cpu, waits, faults) = (&mut answer.cpu, &mut answer.waits, &mut answer.faults);
-    vec![
+    let mut lists = vec![
         &mut cpu.processes,
         &mut cpu.threads,
         &mut cpu.modes,
@@ -39,5 +41,7 @@ fn lists(answer: &mut OverviewAnswer) -> Vec<&mut Vec<OverviewRow>> {
         &mut waits.wakers,
         &mut faults.regions,
         &mut faults.functions,
-    ]
+    ];
+    lists.extend(calls);
+    lists
 }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use uhr_model::{Dimension, FrameMode, Metric, StackEnding};
 
 use super::{FUNCTIONS, LEAST_FUNCTION, LEAST_SHARE, ROWS};
-use crate::answers::{Faults, Key, KeyValue, OverviewRow, Top, Waits, share};
+use crate::answers::{Calls, Faults, Key, KeyValue, OverviewRow, Top, Waits, rounded, share};
 use crate::cells::Cells;
 use crate::group::{FrameKey, FrameKeys, GroupBy, MARKERS};
 use crate::profile::{Location, NONE, Profile};
@@ -16,7 +16,7 @@ use crate::words::{Words, compare};
 
 /// Where CPU time went.
 pub(super) fn cpu(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Top {
-    let by = |dimension| rows(profile, question, selection, cells, dimension);
+    let by = |dimension| rows(profile, question, selection, cells, &[dimension]);
     let (processes, total) = by(Dimension::Process);
     Top {
         total_ns: total.weight,
@@ -35,10 +35,10 @@ pub(super) fn cpu(profile: &Profile, question: &Question, selection: &Selection,
 /// What threads waited for.
 pub(super) fn waits(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Waits {
     let question = Question { metric: Metric::OffCpu, ..question.clone() };
-    let (kinds, total) = rows(profile, &question, selection, cells, Dimension::Wait);
+    let (kinds, total) = rows(profile, &question, selection, cells, &[Dimension::Wait]);
     let selection = &selection.clone().hiding_idle(true);
     let idle_ns = selection.hidden(cells).weight;
-    let by = |dimension| rows(profile, &question, selection, cells, dimension).0;
+    let by = |dimension| rows(profile, &question, selection, cells, &[dimension]).0;
     let named = |dimension| by(dimension).into_iter().filter(is_named).collect();
     Waits {
         total_ns: total.weight,
@@ -61,10 +61,32 @@ fn is_named(row: &OverviewRow) -> bool {
     })
 }
 
+/// System calls, by kind and by how they failed.
+pub(super) fn calls(
+    profile: &Profile,
+    question: &Question,
+    selection: &Selection,
+    cells: &Cells,
+) -> Option<Calls> {
+    let counted = profile.manifest.settings.syscalls.clone()?;
+    let question = Question { metric: Metric::Syscalls, ..question.clone() };
+    let (calls, total) = rows(profile, &question, selection, cells, &[Dimension::Syscall]);
+    let by_error = rows(profile, &question, selection, cells, &[Dimension::Syscall, Dimension::Errno]).0;
+    let failed = |row: &OverviewRow| row.key.get(Dimension::Errno) != Some(&KeyValue::from("ok"));
+    let seconds = selection.range.length_ns().max(1) as f64 / 1e9;
+    (total.samples > 0).then(|| Calls {
+        total: total.weight,
+        a_second: rounded(total.weight as f64 / seconds),
+        counted,
+        calls: calls.into_iter().filter(is_named).collect(),
+        errors: by_error.into_iter().filter(failed).collect(),
+    })
+}
+
 /// Page faults by kind of memory and by function.
 pub(super) fn faults(profile: &Profile, question: &Question, selection: &Selection, cells: &Cells) -> Faults {
     let question = Question { metric: Metric::PageFaults, ..question.clone() };
-    let by = |dimension| rows(profile, &question, selection, cells, dimension);
+    let by = |dimension| rows(profile, &question, selection, cells, &[dimension]);
     let (regions, total) = by(Dimension::Region);
     Faults { total: total.weight, regions, functions: by(Dimension::Function).0 }
 }
@@ -74,16 +96,16 @@ fn rows(
     question: &Question,
     selection: &Selection,
     cells: &Cells,
-    dimension: Dimension,
+    dimensions: &[Dimension],
 ) -> (Vec<OverviewRow>, Amount) {
-    let group = GroupBy::one(dimension);
+    let group = GroupBy::of(dimensions);
     let grouped = Grouped::new(profile, cells, selection, &group);
     // By self here, whatever the filters: the parts of an overview add up.
     let question = Question { filters: crate::Filters::default(), ..question.clone() };
     let page = Page::of(profile, &question, &group, cells, &grouped);
     let whole = grouped.total.weight;
     let rows = page.keys.into_iter().zip(&page.rows);
-    let most = match dimension == Dimension::Function && question.metric == Metric::Cpu {
+    let most = match dimensions == [Dimension::Function] && question.metric == Metric::Cpu {
         true => (FUNCTIONS, LEAST_FUNCTION),
         false => (ROWS, LEAST_SHARE),
     };

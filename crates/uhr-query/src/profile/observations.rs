@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rustc_hash::FxHashMap;
-use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, ThreadRow};
+use uhr_recording::tables::{Faults, OffCpu, Resident, Samples, SyscallWindows, Syscalls, ThreadRow};
 use uhr_recording::{
     CpuWeights, FrameHint, NodeHint, Recording, Scale, Table, WaitKinds, WaitShares, WakerTree,
 };
@@ -30,6 +30,8 @@ pub(crate) struct Growing {
     off_cpu: OffCpu,
     faults: Faults,
     resident: Resident,
+    syscalls: Syscalls,
+    syscall_windows: SyscallWindows,
 }
 
 /// A table of observations: how to find it among the growing ones.
@@ -45,7 +47,10 @@ macro_rules! observed {
         })*
     };
 }
-observed! { Samples samples, OffCpu off_cpu, Faults faults, Resident resident, }
+observed! {
+    Samples samples, OffCpu off_cpu, Faults faults, Resident resident, Syscalls syscalls,
+    SyscallWindows syscall_windows,
+}
 
 /// Rows of a growing table that are counted at once, as many as a row group has.
 const ROWS_AT_ONCE: usize = 1 << 18;
@@ -71,7 +76,9 @@ impl Observations {
         if counted > 0 {
             Scale::new(sampled, counted).scale(&mut faults.weight);
         }
-        Ok(Self::Growing(Box::new(Growing { samples, off_cpu, faults, resident })))
+        let (syscalls, syscall_windows) = (recording.table()?, recording.table()?);
+        let growing = Growing { samples, off_cpu, faults, resident, syscalls, syscall_windows };
+        Ok(Self::Growing(Box::new(growing)))
     }
 
     /// The end of the last thing that was seen, for a recording whose manifest does not say yet when it ended.

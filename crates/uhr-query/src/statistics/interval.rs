@@ -85,13 +85,18 @@ fn lag_one_correlation(blocks: &[(f64, f64)]) -> f64 {
 
 /// The ratio estimator: the sum of hits over the sum of totals, its error from the scatter of the residuals.
 fn ratio_interval(blocks: &[(f64, f64)]) -> [f64; 2] {
+    let (share, reach) = ratio(blocks);
+    [rounded((share - reach).max(0.0)), rounded((share + reach).min(1.0))]
+}
+
+/// The sum of the first parts over the sum of the second, and how far a 95 % interval reaches to both sides of it.
+pub(crate) fn ratio(blocks: &[(f64, f64)]) -> (f64, f64) {
     let count = blocks.len() as f64;
     let (hits, total) = blocks.iter().fold((0.0, 0.0), |sum, block| (sum.0 + block.0, sum.1 + block.1));
     let share = hits / total;
     let squares: f64 = blocks.iter().map(|(hits, total)| (hits - share * total).powi(2)).sum();
     let error = (count / (count - 1.0) * squares).sqrt() / total;
-    let reach = t_975(blocks.len() as u32 - 1) * error;
-    [rounded((share - reach).max(0.0)), rounded((share + reach).min(1.0))]
+    (share, t_975(blocks.len().saturating_sub(1) as u32) * error)
 }
 
 #[cfg(test)]

@@ -3,4 +3,4 @@
 mod interval;
 mod quantile;
 
-pub(crate) use interval::{Blocks, Interval};
+pub(crate) use interval::{Blocks, Interval, ratio};

@@ -24,7 +24,7 @@ use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
     Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
-    ThreadRow, Threads, Wakers,
+    SyscallWindows, Syscalls, ThreadRow, Threads, Wakers,
 };
 use crate::wait_hints::{FrameHint, NodeHint};
 use crate::wait_kinds::WaitKinds;
@@ -101,6 +101,8 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
             faults.scale(&mut rows.weight);
         })?,
         copy::<Resident>(recording, |_| ())?,
+        copy::<Syscalls>(recording, |_| ())?,
+        copy::<SyscallWindows>(recording, |_| ())?,
         copy::<Mappings>(recording, |_| ())?,
         write_rows::<Threads>(folder, threads)?,
         write_rows::<Processes>(folder, recording.processes()?)?,

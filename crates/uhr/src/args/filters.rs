@@ -163,6 +163,8 @@ fn about(metric: Metric) -> &'static str {
         Metric::Wall => "The three above under one stack",
         Metric::PageFaults => "Page faults of user code",
         Metric::Resident => "Resident memory over time",
+        Metric::Syscalls => "System calls that ended, by how they ended",
+        Metric::SyscallTime => "Time in system calls, waiting included (record --syscalls)",
     }
 }
 

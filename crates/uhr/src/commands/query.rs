@@ -15,6 +15,7 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     let group = match (args.group_by.as_slice(), args.filters.metric) {
         // Memory belongs to processes, not to functions.
         ([], Metric::Resident) => GroupBy::parse("process")?,
+        ([], Metric::Syscalls | Metric::SyscallTime) => GroupBy::parse("syscall")?,
         ([], _) => GroupBy::parse("function")?,
         (words, _) => GroupBy::parse(&words.join(","))?,
     };

@@ -1,6 +1,8 @@
 //! `uhr overview` for people: computing or waiting, on what, how big, and how far to trust it.
 
-use uhr_query::answers::{Activity, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust, Waits};
+use uhr_query::answers::{
+    Activity, Calls, Memory, OverviewAnswer, OverviewRow, ProcessActivity, Trust, Waits,
+};
 
 use super::query::key_text;
 use super::table::{Column, Table};
@@ -31,6 +33,7 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
         terminal,
     ));
     lines.extend(waits(&overview.waits, terminal));
+    lines.extend(overview.syscalls.iter().flat_map(|calls| syscalls(calls, terminal)));
     lines.extend(memory(&overview.memory, terminal));
     let faults = &overview.faults;
     let groups = [("region", &faults.regions[..]), ("function", &faults.functions)];
@@ -62,6 +65,16 @@ fn waits(waits: &Waits, terminal: Terminal) -> Vec<String> {
     let mut lines = section(&heading, &[kinds], "ns", terminal);
     lines.extend(section(&busy, &others, "ns", terminal));
     lines
+}
+
+fn syscalls(calls: &Calls, terminal: Terminal) -> Vec<String> {
+    let about = if calls.counted == "windows" { "about " } else { "" };
+    let heading = format!(
+        "System calls: {about}{}, {} a second",
+        quantity::count(calls.total as f64),
+        quantity::count(calls.a_second.round())
+    );
+    section(&heading, &[("syscall", &calls.calls), ("failed", &calls.errors)], "count", terminal)
 }
 
 fn activity(activity: &Activity, processes: &[ProcessActivity], terminal: Terminal) -> Vec<String> {

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* How many system calls there are, how they end and how long they take. To trace them costs every call of every program
+   on the machine some 300 ns, so these programs are attached only where that was asked for, or for a few milliseconds now
+   and then. What time goes to needs none of it: samples and waits know their system call. */
+#include "calls.h"
+
+/* The kernel's own codes for a call that a signal interrupted and that may begin again (include/linux/errno.h). */
+enum { FIRST_RESTART = 512, MAX_ERRNO = 4095 };
+enum { RT_SIGRETURN = 15, CLONE = 56, FORK = 57, VFORK = 58, GETPPID = 110, CLONE3 = 435 };
+
+/* Where the calls of the running thread are added up, if it is a target. */
+static __always_inline struct calls *own_calls(u64 now_ns)
+{
+    struct task_struct *current = bpf_get_current_task_btf();
+    struct thread *thread = settings.scope == UHR_MARKED ? thread_of(current) : new_thread(current);
+    if (!dial.counting || !thread || thread->is_before_exec || thread->is_outside) return 0;
+    return calls_of(current, now_ns);
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_enter, struct pt_regs *regs, long number)
+{
+    u64 now_ns = bpf_ktime_get_ns();
+    struct calls *own = own_calls(now_ns);
+    if (own) begin_call(own, number, now_ns);
+    return 0;
+}
+
+/* A new thread begins by leaving the call that its maker made. */
+static __always_inline bool is_first_of_thread(s64 number, long result)
+{
+    return !result && ((number >= CLONE && number <= VFORK) || number == CLONE3);
+}
+
+/* Calls are counted as they end, however long ago they began: so a window sees long ones and short ones in their right
+   share. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_exit, struct pt_regs *regs, long result)
+{
+    u64 now_ns = bpf_ktime_get_ns(), ns = 0;
+    s64 number = regs->orig_ax;
+    if (is_first_of_thread(number, result)) return 0;
+    struct calls *own = own_calls(now_ns);
+    if (!own && number == GETPPID && regs->di == settings.calibration) own = calls_of(bpf_get_current_task_btf(), now_ns);
+    if (!own) return 0;
+    if (own->sums.since_ns) {
+        number = own->sums.syscall;
+        ns = now_ns - own->sums.since_ns;
+        own->sums.since_ns = 0;
+    }
+    /* It has put back the registers of before the signal, and with them their number. */
+    if (number < 0) number = RT_SIGRETURN;
+    u16 error = result < 0 && result >= -MAX_ERRNO ? -result : 0;
+    if (error > FIRST_RESTART) error = FIRST_RESTART;
+    add_call(&own->sums, number, error, ns);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_last_call, struct task_struct *task)
+{
+    tell_calls_of(task, true);
+    return 0;
+}
+
+/* Tells the calls of the threads that have made some since they were last told; in the end also who is in one. */
+SEC("iter/task")
+int tell_calls(struct bpf_iter__task *ctx)
+{
+    struct task_struct *task = ctx->task;
+    struct calls *own = task ? bpf_task_storage_get(&calls, task, 0, 0) : 0;
+    if (own && (own->told != own->sums.count || (!dial.counting && own->sums.since_ns))) tell_calls_of(task, false);
+    return 0;
+}
