@@ -116,7 +116,8 @@ pub(super) fn count_off_cpu(profile: &Profile, metric: Metric, by: By) -> Result
                     weight: rows.weight_ns[row],
                     count: rows.count[row],
                 };
-                let mut tag = Tag { syscall, ..Tag::new(source, ending, kind) };
+                let is_stood_for = ending == StackEnding::NotSampled && span.weight == 0 && span.count > 0;
+                let mut tag = Tag { syscall, is_stood_for, ..Tag::new(source, ending, kind) };
                 if waker >= WakerDetail::Who {
                     tag.waker = waker_of(profile, rows.waker[row], waker)?;
                 }

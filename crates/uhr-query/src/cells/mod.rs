@@ -9,7 +9,7 @@ mod tag;
 
 use std::sync::OnceLock;
 
-use uhr_model::{Metric, StackEnding};
+use uhr_model::Metric;
 
 use calls::count_calls;
 use count::{count_faults, count_off_cpu, count_samples};
@@ -95,9 +95,7 @@ impl Cells {
     /// Whether these are waits without a stack whose time was given to others of their like that have one.
     #[inline]
     pub(crate) fn is_stood_for(&self, cell: usize) -> bool {
-        self.weight[cell] == 0
-            && self.count[cell] > 0
-            && self.tags[self.tag[cell] as usize].ending == StackEnding::NotSampled
+        self.tags[self.tag[cell] as usize].is_stood_for
     }
 
     fn join(slots: Slots, parts: Vec<Part>) -> Self {

@@ -30,12 +30,14 @@ pub(crate) struct Tag {
     pub(crate) waker: u32,
     /// Node of the stack tree: what the waker was doing.
     pub(crate) waker_node: u32,
+    /// A wait without a stack, whose time was given to others of its like that have one.
+    pub(crate) is_stood_for: bool,
 }
 
 impl Tag {
     /// What is always known.
     pub(crate) const fn new(source: Source, ending: StackEnding, kind: u8) -> Self {
-        Self { source, ending, kind, syscall: None, cpu: None, waker: 0, waker_node: 0 }
+        Self { source, ending, kind, syscall: None, cpu: None, waker: 0, waker_node: 0, is_stood_for: false }
     }
 
     /// Whether it is a wait for work.

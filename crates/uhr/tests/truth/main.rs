@@ -9,6 +9,7 @@ mod calls;
 mod capabilities;
 mod cgroups;
 mod crews;
+mod crowds;
 mod damaged;
 mod early;
 mod endings;
