@@ -27,13 +27,15 @@ pub(crate) struct CallWindows {
     took_ns: u64,
     /// Why there are no more.
     refused: Option<String>,
+    /// There are none for now.
+    pub(crate) is_paused: bool,
 }
 
 impl CallWindows {
     pub(crate) fn new(seed: u64) -> Self {
         let mut jitter = Jitter::new(seed);
         let next = Instant::now() + FIRST.mul_f64(jitter.between(0.5, 1.5));
-        Self { next, jitter, took_ns: 0, refused: None }
+        Self { next, jitter, took_ns: 0, refused: None, is_paused: false }
     }
 
     /// How long until something is to be done.
@@ -55,6 +57,10 @@ impl CallWindows {
             // What fails comes with the next telling: sums only grow.
             let _ = sampler.tell_calls();
             self.next = Instant::now() + TELLING;
+            return None;
+        }
+        if self.is_paused && sampler.window_since_ns().is_none() {
+            self.next = Instant::now() + DISTANCE;
             return None;
         }
         let before_ns = thread_cpu_ns();

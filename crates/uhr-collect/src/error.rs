@@ -14,12 +14,9 @@ pub enum CollectError {
     /// uhr's own programs could not be loaded into the kernel.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Perf events of a control group are another thing than what was asked for.
-    #[error("a cgroup is recorded by the eBPF sampler only")]
-    CgroupNeedsEbpf,
-    /// Perf events do not count system calls.
-    #[error("system calls are counted by the eBPF sampler only")]
-    SyscallsNeedEbpf,
+    /// What was asked for, perf events cannot do.
+    #[error("{0} by the eBPF sampler only")]
+    NeedsEbpf(&'static str),
     /// The recording could not be written.
     #[error(transparent)]
     Recording(#[from] RecordingError),

@@ -18,6 +18,7 @@ mod interrupt;
 mod jitter;
 mod look_clock;
 mod modules;
+mod overhead;
 pub mod perf;
 mod pipeline;
 mod pools;

@@ -22,17 +22,24 @@ pub(crate) struct Lot {
     share: f64,
     waits: u64,
     since: Instant,
+    /// So many times fewer.
+    slowness: u32,
 }
 
 impl Lot {
     /// Until it is known how many there are, few enough for a program that does nothing but wait.
     pub(crate) fn new() -> Self {
-        Self { share: 0.02, waits: 0, since: Instant::now() }
+        Self { share: 0.02, waits: 0, since: Instant::now(), slowness: 1 }
     }
 
     /// The share.
     pub(crate) fn share(&self) -> f64 {
         self.share
+    }
+
+    /// From now on so many times fewer are drawn than usual.
+    pub(crate) fn slow_down(&mut self, times: u32) {
+        self.slowness = times;
     }
 
     /// Whether it is time to say how many waits there were.
@@ -45,7 +52,7 @@ impl Lot {
         let passed = self.since.elapsed().as_secs_f64();
         let rate = waits.saturating_sub(self.waits) as f64 / passed.max(0.001);
         // Down at once, up slowly: a burst costs most at its beginning.
-        let wanted = (LOTS_A_SECOND / rate.max(1.0)).min(1.0);
+        let wanted = (LOTS_A_SECOND / f64::from(self.slowness) / rate.max(1.0)).min(1.0);
         self.share = wanted.min(self.share * 2.0);
         (self.waits, self.since) = (waits, Instant::now());
     }
@@ -58,11 +65,13 @@ pub(crate) struct LookClock {
     period: Duration,
     next: Instant,
     jitter: Jitter,
+    /// So many times more seldom.
+    slowness: u32,
 }
 
 impl LookClock {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { period: SHORTEST, next: Instant::now(), jitter: Jitter::new(seed) }
+        Self { period: SHORTEST, next: Instant::now(), jitter: Jitter::new(seed), slowness: 1 }
     }
 
     /// How long until the next look.
@@ -75,9 +84,15 @@ impl LookClock {
         self.period.as_nanos() as u64
     }
 
+    /// From now on there are so many times fewer looks than usual.
+    pub(crate) fn slow_down(&mut self, times: u32) {
+        self.slowness = times;
+    }
+
     /// A look was taken, took so much CPU time, and came by all threads or not.
     pub(crate) fn looked(&mut self, took: Duration, saw_all: bool) {
-        let wanted = (took * if saw_all { SHARE } else { SHARE_BEHIND }).clamp(SHORTEST, LONGEST);
+        let share = self.slowness * if saw_all { SHARE } else { SHARE_BEHIND };
+        let wanted = (took * share).clamp(SHORTEST * self.slowness, LONGEST);
         // One long look (a new process with many threads) is no reason to look away for long.
         self.period = (self.period * 7 + wanted) / 8;
         self.next += self.period.mul_f64(self.jitter.between(0.9, 1.1));

@@ -37,12 +37,15 @@ pub(crate) struct Module {
 #[derive(Debug)]
 pub struct HeldFile {
     /// The file, opened when it was first seen.
-    pub file: File,
+    pub file: Arc<File>,
     /// Where it was opened.
     pub path: PathBuf,
     /// The root folder of the process that mapped it, where debug files of a container are.
     pub root: Option<PathBuf>,
 }
+
+/// Unwind tables of all modules that are kept in memory though no stack needs them. Those of one large program are 20 MB.
+const MAX_TABLE_BYTES: usize = 32 << 20;
 
 /// Descriptors that modules may take; past it files are opened again by path at the end.
 const MAX_HELD: usize = 4_096;
@@ -56,6 +59,8 @@ pub(crate) struct Modules {
     kernel: Option<ModuleId>,
     count: u32,
     held: HashMap<ModuleId, HeldFile>,
+    /// Of all files.
+    tables: Vec<Arc<UnwindModule>>,
 }
 
 impl Modules {
@@ -96,18 +101,21 @@ impl Modules {
             Identity::BuildId(build_id) => Some(build_id.clone()),
             _ => elf.as_ref().and_then(|elf| elf.build_id.clone()),
         };
+        let is_held = self.held.len() < MAX_HELD;
+        let unwind = opened.as_ref().zip(elf.as_ref()).map(|(opened, elf)| match is_held {
+            true => UnwindModule::of_file(opened.file.clone(), elf),
+            false => UnwindModule::read(&opened.file, elf),
+        });
         let module = Module {
             id,
             kind,
-            segments: Arc::new(elf.as_ref().map(|elf| elf.segments.clone()).unwrap_or_default()),
-            unwind: match (&opened, &elf) {
-                (Some(held), Some(elf)) => Some(Arc::new(UnwindModule::read(&held.file, elf))),
-                _ => None,
-            },
+            segments: Arc::new(elf.map(|elf| elf.segments).unwrap_or_default()),
+            unwind: unwind.map(Arc::new),
         };
+        self.tables.extend(module.unwind.clone());
         let shown = String::from_utf8_lossy(path).into_owned();
         write(writer, id, kind, shown, known_id, None);
-        if let Some(held) = opened.filter(|_| self.held.len() < MAX_HELD) {
+        if let Some(held) = opened.filter(|_| is_held) {
             self.held.insert(id, held);
         }
         if let Some(alias) = alias {
@@ -158,6 +166,14 @@ impl Modules {
         write(writer, id, ModuleKind::Kernel, "[kernel]".to_owned(), None, None);
         self.kernel = Some(id);
         id
+    }
+
+    /// Lets go of unwind tables that were not needed since this was last called, where there is much of them.
+    pub(crate) fn trim(&self) {
+        let bytes: usize = self.tables.iter().map(|tables| tables.table_bytes()).sum();
+        if bytes > MAX_TABLE_BYTES {
+            self.tables.iter().for_each(|tables| tables.let_go_unused());
+        }
     }
 
     /// The files that are held, for the lookup of names.
@@ -217,6 +233,7 @@ fn open(pid: u32, path: &[u8], range: (u64, u64), identity: &Identity) -> Option
     let root = std::fs::read_link(&root).ok().filter(|root| root != Path::new("/")).map(|_| root);
     candidates.into_iter().flatten().find_map(|candidate| {
         let file = open_regular(&candidate)?;
+        let file = Arc::new(file);
         is_same(&file, identity).then(|| HeldFile { file, path: path.to_owned(), root: root.clone() })
     })
 }

@@ -10,6 +10,7 @@ use uhr_ebpf::{CallWindow, Sampler};
 use crate::call_windows::CallWindows;
 use crate::error::CollectError;
 use crate::look_clock::{LookClock, Lot};
+use crate::overhead::Overhead;
 use crate::perf::{
     Attached, Decoder, EventKind, Ladder, Session, hurry_this_thread, monotonic_ns, thread_cpu_ns,
 };
@@ -20,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const BATCHES: usize = 4;
 /// A batch of so many bytes grows no more: the reader waits, the rings fill, and the kernel counts what it has to drop.
 /// Memory stays bounded and nothing is lost unseen. (A pass adds at most what the rings hold.)
-const BATCH_BYTES: usize = 16 << 20;
+const BATCH_BYTES: usize = 32 << 20;
 
 /// Passes without a record after the last target has gone, before that is the end.
 const QUIET_PASSES: u32 = 5;
@@ -43,6 +44,10 @@ pub(crate) struct Source {
     pub(crate) sampler: Option<Sampler>,
     /// They count system calls all the time, and not in windows.
     pub(crate) counts_always: bool,
+    /// Samples a second and CPU.
+    pub(crate) frequency: u32,
+    /// What recording may cost, where there is a limit.
+    pub(crate) overhead: Option<Overhead>,
 }
 
 impl Source {
@@ -206,6 +211,11 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         let window = match &mut source.sampler {
             Some(sampler) => {
                 looks.take(sampler, stop);
+                if let Some(level) = source.overhead.as_mut().and_then(|overhead| overhead.take(sampler)) {
+                    looks.slow_down(1 << level);
+                    // If the kernel refuses, the cost stays, and is told.
+                    let _ = sampler.set_frequency((source.frequency >> level).max(1));
+                }
                 looks.windows.take(sampler, source.counts_always, stop)
             }
             None => None,
@@ -273,6 +283,13 @@ impl Looks {
         let seed = monotonic_ns();
         let (clock, windows) = (LookClock::new(seed), CallWindows::new(seed.rotate_left(17)));
         Self { clock, windows, lot: Lot::new(), next_telling: Instant::now() }
+    }
+
+    /// So many times less than usual.
+    fn slow_down(&mut self, times: u32) {
+        self.clock.slow_down(times);
+        self.lot.slow_down(times);
+        self.windows.is_paused = times > 1;
     }
 
     /// How long until something is to be done.

@@ -38,11 +38,18 @@ pub(crate) struct Thread {
     pub(crate) sums: Option<ThreadSums>,
     /// `schedstat` when it was first seen.
     schedstat_at_start: Option<(u64, u64)>,
+    /// It has ended, and its last sums have not come.
+    exited_ns: Option<u64>,
     /// No event could be opened for it: the time since then that `schedstat` told last, on CPU and runnable.
     totals_only: Option<(u64, u64)>,
 }
 
 impl Thread {
+    /// Until when it lived, at most.
+    pub(crate) fn until(&self, now_ns: u64) -> u64 {
+        self.exited_ns.unwrap_or(now_ns)
+    }
+
     /// No event tells of it, only the scheduler's totals.
     pub(crate) fn has_no_events(&self) -> bool {
         self.totals_only.is_some()
@@ -62,6 +69,8 @@ const SHORT_TICKS: u64 = 5;
 /// How long the tid of an ended thread means that thread. Where every CPU is recorded, a thread is still sampled and
 /// switched out after its EXIT record; a tid cannot come back so soon.
 const AFTERLIFE_NS: u64 = 1_000_000_000;
+/// How long the last sums of a thread may take after its EXIT record. Later they are lost: the ring was full.
+const LAST_SUMS_NS: u64 = 1_000_000_000;
 /// Ended threads that are remembered.
 const MAX_ENDED: usize = 65_536;
 
@@ -272,7 +281,8 @@ impl Tasks {
             let time = ThreadTime::new(row.id, now_ns, running);
             let sums = self.sums_of.map(|_| ThreadSums::new(row.id, now_ns, is_new));
             let schedstat_at_start = if sums.is_some() { None } else { procfs::schedstat(pid, tid) };
-            let thread = Thread { row, pid, time, sums, schedstat_at_start, totals_only: None };
+            let thread =
+                Thread { row, pid, time, sums, schedstat_at_start, exited_ns: None, totals_only: None };
             self.threads.insert(tid, thread);
         }
         match self.threads.get_mut(&tid) {
@@ -316,6 +326,25 @@ impl Tasks {
     /// Whether a record is of a thread that has ended already.
     pub(crate) fn has_ended(&self, tid: u32, now_ns: u64) -> bool {
         self.ended.get(&tid).is_some_and(|ended| now_ns.saturating_sub(*ended) < AFTERLIFE_NS)
+    }
+
+    /// The EXIT record of a thread whose last sums are still to come.
+    pub(crate) fn saw_exit(&mut self, tid: u32, now_ns: u64) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.exited_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// Ends the threads whose last sums have not come, by `now_ns`, as of their EXIT records.
+    pub(crate) fn end_overdue(&mut self, now_ns: u64, writer: &mut RecordingWriter) {
+        let overdue = |thread: &Thread| {
+            let exited_ns = thread.exited_ns.filter(|exited| exited + LAST_SUMS_NS < now_ns)?;
+            Some((thread.pid, thread.row.tid, exited_ns))
+        };
+        let overdue: Vec<_> = self.threads.values().filter_map(overdue).collect();
+        for (pid, tid, exited_ns) in overdue {
+            self.exit(pid, tid, exited_ns, writer);
+        }
     }
 
     /// A thread ended; with its first thread, and no other left, the process did.
@@ -514,6 +543,7 @@ impl Tasks {
         threads.sort_by_key(|thread| thread.row.id);
         for thread in &mut threads {
             thread.row.run_delay_ns = thread.totals().map(|(_, runnable_ns)| runnable_ns);
+            thread.row.end_ns = thread.exited_ns;
             self.close(thread, now_ns, writer);
         }
         self.too_short_ns += self.pools.close(now_ns, writer);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 use perf_event_open_sys::bindings as b;
 
@@ -15,6 +15,18 @@ pub(crate) enum Source {
     MinorFaults { period: u64 },
     /// Page faults that waited for a disk: each.
     MajorFaults,
+}
+
+/// Sets the period of an open clock anew.
+pub(crate) fn set_period(clock: &File, period_ns: u64) -> io::Result<()> {
+    let mut period = period_ns.max(1);
+    // The kernel wants the number's address, which the crate takes for the number (include/uapi/linux/perf_event.h).
+    let address = (&raw mut period) as u64;
+    // SAFETY: the kernel reads a live u64.
+    match unsafe { perf_event_open_sys::ioctls::PERIOD(clock.as_raw_fd(), address) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 impl Source {

@@ -9,7 +9,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject
 
 use crate::abi;
 use crate::calls::{Counter, Counting};
-use crate::clock::Source;
+use crate::clock::{Source, set_period};
 use crate::cost::{Meter, ProgramCost};
 use crate::counters::Counters;
 use crate::error::LoadError;
@@ -32,6 +32,8 @@ pub struct Sampler {
     unmarked: u64,
     object: Object,
     ring: Ring,
+    /// The clocks of the CPUs.
+    clocks: Vec<File>,
     meter: Meter,
     pub(crate) counter: Counter,
     /// What marks uhr's own calls that measure what counting costs.
@@ -69,6 +71,7 @@ impl Sampler {
             unmarked: 0,
             object,
             ring,
+            clocks: Vec::new(),
             meter: Meter::default(),
             counter: Counter::default(),
             calibration: options.calibration,
@@ -162,6 +165,9 @@ impl Sampler {
                     Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
                     Err(error) => return Err(LoadError::at("perf_event_open")(error)),
                 };
+                if matches!(source, Source::Clock { .. }) {
+                    self.clocks.extend(event.try_clone());
+                }
                 self.attach_event(name, event, u64::from(cookie))?;
             }
         }
@@ -245,10 +251,19 @@ impl Sampler {
         self.tell_times.as_ref().map_or(Ok(()), run_iterator)
     }
 
+    /// Lets the clocks of the CPUs tick so often a second from now on; each sample says with which period it was taken.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn set_frequency(&self, hertz: u32) -> io::Result<()> {
+        self.clocks.iter().try_for_each(|clock| set_period(clock, 1_000_000_000 / u64::from(hertz.max(1))))
+    }
+
     /// Detaches what samples and what sums. Sums can still be told, and events read.
     pub fn stop(&mut self) {
         self.meter.end(&self.object);
         self.links.clear();
+        self.clocks.clear();
         if self.counter.window.is_none() {
             self.counter.is_on = false;
             let _ = self.turn();

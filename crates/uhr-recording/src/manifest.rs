@@ -93,6 +93,9 @@ pub struct Settings {
     /// When system calls were counted: `always`, or in `windows` that stand for the rest. `None`: never.
     #[serde(default)]
     pub syscalls: Option<String>,
+    /// What recording was allowed to cost, as a share of the time of all CPUs, where that was asked for.
+    #[serde(default)]
+    pub max_overhead: Option<f64>,
     /// What was recorded: `command`, `processes` or `machine`.
     pub target: String,
     /// The program that was started, without its arguments.
@@ -111,7 +114,7 @@ pub struct SampleLedger {
     pub captured: u64,
     /// Samples that the kernel or uhr had to drop, because a buffer was full.
     pub lost: u64,
-    /// Samples that the kernel did not take while it throttled the event.
+    /// Samples that the kernel did not take while it throttled the event, or that were left out to keep to a limit of cost.
     pub throttled: u64,
     /// Moments in the kernel that this user may not see.
     pub not_visible: u64,

@@ -67,9 +67,14 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// CPU time of this process.
+pub(crate) fn process_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes to a live timespec. Both clocks exist on every Linux, so the call cannot fail.
+    // SAFETY: the kernel writes to a live timespec. These clocks exist on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -81,6 +86,33 @@ pub(crate) fn hurry_this_thread() {
     let least = libc::sched_param { sched_priority: 1 };
     // SAFETY: the kernel reads a live sched_param; 0 is the calling thread. A refusal changes nothing.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const least) };
+}
+
+/// Lets the calling thread have its turn before most others while this lives, where the user may ask for that.
+#[derive(Debug)]
+pub(crate) struct BeforeOthers {
+    /// The niceness that it had.
+    before: libc::c_int,
+}
+
+impl BeforeOthers {
+    /// Between interactive programs and the kernel's own threads; beside ten busy threads that is nine tenths of a CPU.
+    const NICENESS: libc::c_int = -10;
+
+    pub(crate) fn new() -> Self {
+        // SAFETY: both calls take numbers; 0 is the calling thread. A refusal changes nothing.
+        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        // SAFETY: see above.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, Self::NICENESS.min(before)) };
+        Self { before }
+    }
+}
+
+impl Drop for BeforeOthers {
+    fn drop(&mut self) {
+        // SAFETY: it takes numbers; to be nicer than before is allowed to everybody.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.before) };
+    }
 }
 
 /// The size of a page in bytes.

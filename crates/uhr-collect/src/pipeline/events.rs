@@ -213,9 +213,9 @@ impl Pipeline {
     /// The recording ends: waits that are still open are written as far as they have come.
     pub(crate) fn close_sums(&mut self, now_ns: u64) {
         for thread in self.tasks.threads() {
-            let tid = thread.row.tid;
+            let (tid, until_ns) = (thread.row.tid, thread.until(now_ns));
             if let Some(sums) = &mut thread.sums {
-                sums.end(now_ns, |wait| self.waits.take(tid, wait), &mut self.writer);
+                sums.end(until_ns, |wait| self.waits.take(tid, wait), &mut self.writer);
             }
         }
     }

@@ -121,7 +121,7 @@ impl Pipeline {
                 self.tasks.fork((task.pid, task.tid), parent, time_ns, &mut self.writer);
             }
             // Sums come once more, when the thread leaves its CPU for the last time.
-            Body::Exit(_) if self.tasks.has_sums() => {}
+            Body::Exit(task) if self.tasks.has_sums() => self.tasks.saw_exit(task.tid, time_ns),
             Body::Exit(task) => self.tasks.exit(task.pid, task.tid, time_ns, &mut self.writer),
             Body::Lost { count } | Body::LostSamples { count } => self.counted.lost += count,
             Body::Throttle => self.counted.throttles += 1,

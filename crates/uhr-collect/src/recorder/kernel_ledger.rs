@@ -8,6 +8,7 @@ use uhr_model::StackEnding;
 use uhr_recording::{CpuTicks, Ledger, SampleLedger, UhrCost};
 
 use super::Recorder;
+use crate::overhead::Kept;
 use crate::procfs;
 
 /// What the programs in the kernel counted and could not do.
@@ -18,6 +19,8 @@ pub(super) struct KernelSide {
     pub(super) costs: Option<(Vec<ProgramCost>, Duration)>,
     /// Programs that the kernel did not take, and why.
     pub(super) missing: Vec<(String, String)>,
+    /// How a limit of what recording may cost was kept.
+    pub(super) kept: Option<Kept>,
     /// Why system calls could no longer be counted.
     pub(super) calls_refused: Option<String>,
     /// Why they were not used at all, where they could have been.
@@ -31,15 +34,13 @@ impl Recorder {
         let period_ns = 1_000_000_000 / u64::from(self.manifest.settings.frequency_hz.max(1));
         let (captured, lost) = (counted.cpu_samples, counters.samples_refused);
         let expected = (tasks.on_cpu_ns / period_ns).max(captured + lost);
+        // Rates were lowered on purpose.
+        let is_lowered = self.kernel_side.kept.is_some_and(|kept| kept.level > 0);
+        let rest = expected - captured - lost;
+        let (throttled, drift) = if is_lowered { (rest, 0) } else { (0, rest) };
         let endings = StackEnding::ALL.iter().zip(counted.cpu_stacks).filter(|(_, count)| *count > 0);
         Ledger {
-            cpu: SampleLedger {
-                expected,
-                captured,
-                lost,
-                drift: expected - captured - lost,
-                ..SampleLedger::default()
-            },
+            cpu: SampleLedger { expected, captured, lost, throttled, drift, ..SampleLedger::default() },
             faults: self.fault_ledger(),
             switches: tasks.switches,
             records_lost: counted.lost,
@@ -124,7 +125,35 @@ impl Recorder {
         let calls = side.calls_refused.iter().map(|reason| {
             format!("system calls were not counted to the end, because the kernel did not take the program for it ({reason})")
         });
-        programs.chain(calls).chain(misses.map(|(count, words)| format!("{count} {words}"))).collect()
+        let kept = side.kept.and_then(|kept| self.kept_to(kept));
+        programs
+            .chain(calls)
+            .chain(kept)
+            .chain(misses.map(|(count, words)| format!("{count} {words}")))
+            .collect()
+    }
+
+    /// How a limit of what recording may cost was kept, if anything had to be done for it.
+    fn kept_to(&self, kept: Kept) -> Option<String> {
+        let limit = self.manifest.settings.max_overhead? * 100.0;
+        if kept.level == 0 {
+            return None;
+        }
+        let hertz = (self.manifest.settings.frequency_hz >> kept.level).max(1);
+        let spent = kept.spent.as_secs_f64() / kept.watched.as_secs_f64().max(1e-9) * 100.0;
+        let lowered = kept.lowered.as_secs_f64();
+        let mut sentence = format!(
+            "to keep to {limit} % of the CPUs, rates were lowered for {lowered:.0} s, down to {hertz} samples a second and \
+             CPU, with as much fewer looks at waits and without counting system calls; recording cost {spent:.2} % on \
+             average"
+        );
+        if let Some(share) = kept.still_too_much {
+            sentence += &format!(
+                ", and {:.2} % in the end: switches and new threads cost what they cost",
+                share * 100.0
+            );
+        }
+        Some(sentence)
     }
 
     /// What recording cost: uhr's own CPU time, that of ended threads included, its largest memory so far, and the time

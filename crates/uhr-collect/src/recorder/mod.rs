@@ -17,7 +17,7 @@ use crate::cgroup::CgroupTarget;
 use crate::error::CollectError;
 use crate::host::{LoadCounters, clock, host};
 use crate::modules::HeldFile;
-use crate::perf::{Decoder, Granted, Merger, RingLayout, Thinned, monotonic_ns};
+use crate::perf::{BeforeOthers, Decoder, Granted, Merger, RingLayout, Thinned, monotonic_ns};
 use crate::pipeline::Pipeline;
 use crate::procfs;
 use crate::reader::{Batch, EVENTS, Reader, Source, Stopped};
@@ -67,7 +67,7 @@ pub enum SamplerChoice {
 }
 
 /// How it is recorded.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// What.
     pub target: Target,
@@ -81,6 +81,8 @@ pub struct Options {
     pub stack_size: u32,
     /// Whether system calls are counted and measured all the time. Otherwise uhr's own programs count them now and then.
     pub syscalls: bool,
+    /// What recording may cost, as a share of the time of all CPUs.
+    pub max_overhead: Option<f64>,
 }
 
 /// A recording that is being made.
@@ -192,6 +194,8 @@ impl Recorder {
     /// # Errors
     /// [`CollectError::Recording`] if the disk is full or gone. What was written before is kept.
     pub fn run(&mut self, keep_going: &mut dyn FnMut() -> bool) -> Result<(), CollectError> {
+        // What waits too long for its turn costs memory, and then samples.
+        let _before_others = BeforeOthers::new();
         while keep_going() {
             match self.reader.receive(TICK) {
                 Ok(batch) => {
@@ -227,7 +231,9 @@ impl Recorder {
         self.pipeline.calls.finish(end_ns, &mut self.pipeline.writer);
         self.pipeline.tasks.finish(end_ns, &mut self.pipeline.writer);
         let counts = stopped.as_ref().map(|stopped| stopped.source.session.counts()).unwrap_or_default();
-        if let Some(Stopped { source: Source { session, sampler, .. }, calls_refused, .. }) = stopped {
+        if let Some(Stopped { source, calls_refused, .. }) = stopped {
+            let Source { session, sampler, overhead, .. } = source;
+            self.kernel_side.kept = overhead.map(|overhead| overhead.kept());
             self.kernel_side.calls_refused = calls_refused;
             self.granted = session.granted().clone();
             self.thinned = session.thinned();
@@ -299,6 +305,8 @@ impl Recorder {
             self.pipeline.look_for_names();
             self.pipeline.tasks.poll_totals(now_ns, &mut self.pipeline.writer);
             self.pipeline.tasks.flush_waits(&mut self.pipeline.writer);
+            self.pipeline.modules.trim();
+            self.pipeline.tasks.end_overdue(self.arrived_ns, &mut self.pipeline.writer);
             self.pipeline.writer.flush()?;
             self.last_flush = Instant::now();
         }

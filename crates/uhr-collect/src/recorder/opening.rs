@@ -6,6 +6,7 @@ use uhr_recording::Settings;
 use super::kernel_ledger::KernelSide;
 use super::{Options, SamplerChoice, Target};
 use crate::error::CollectError;
+use crate::overhead::Overhead;
 use crate::perf::{self, Session, Targets, UserStack};
 use crate::procfs;
 use crate::reader::Source;
@@ -50,13 +51,12 @@ impl Opened {
     ) -> Result<Self, CollectError> {
         let unwinding = Unwinding::of(options);
         if options.sampler == SamplerChoice::Perf {
-            if options.syscalls {
-                return Err(CollectError::SyscallsNeedEbpf);
+            if let Some(what) = needs_programs(options) {
+                return Err(CollectError::NeedsEbpf(what));
             }
             return Self::perf(options, target, threads, unwinding, None);
         }
-        let needs_programs = options.syscalls || matches!(target, Target::Cgroup(_));
-        let may_choose = options.sampler == SamplerChoice::Auto && !needs_programs;
+        let may_choose = options.sampler == SamplerChoice::Auto && needs_programs(options).is_none();
         if may_choose && options.stack_size > uhr_ebpf::MAX_COPY_BYTES && !unwinding.by_frame_pointers {
             let reason = format!("they copy at most {} KiB of a stack", uhr_ebpf::MAX_COPY_BYTES >> 10);
             return Self::perf(options, target, threads, unwinding, Some(reason));
@@ -98,8 +98,8 @@ impl Opened {
         let targets = match target {
             Target::Child { pid, .. } => Targets::Child { pid: *pid },
             Target::Processes(_) => Targets::Threads(&tids),
-            Target::Cgroup(_) => return Err(CollectError::CgroupNeedsEbpf),
-            Target::Machine => Targets::WholeMachine,
+            // Only programs know a cgroup; see `needs_programs`.
+            Target::Cgroup(_) | Target::Machine => Targets::WholeMachine,
         };
         let session = Session::open(targets, &settings)?;
         let granted = session.granted();
@@ -112,7 +112,8 @@ impl Opened {
             ..settings_of(options, &unwinding)
         };
         let kernel_side = KernelSide { refused, ..KernelSide::default() };
-        let source = Source { session, sampler: None, counts_always: false };
+        let frequency = settings.frequency_hz;
+        let source = Source { session, sampler: None, counts_always: false, frequency, overhead: None };
         Ok(Self { source, settings, kernel_side })
     }
 
@@ -137,8 +138,28 @@ impl Opened {
             ..settings_of(options, unwinding)
         };
         let kernel_side = KernelSide { missing: sampler.missing().to_vec(), ..KernelSide::default() };
-        let source = Source { session, sampler: Some(sampler), counts_always: options.syscalls };
+        let overhead = options.max_overhead.map(|limit| Overhead::new(limit, perf::online_cpus().len()));
+        let source = Source {
+            session,
+            sampler: Some(sampler),
+            counts_always: options.syscalls,
+            frequency: options.frequency,
+            overhead,
+        };
         Ok(Self { source, settings, kernel_side })
+    }
+}
+
+/// What only uhr's own programs can do, if any of it is asked for.
+fn needs_programs(options: &Options) -> Option<&'static str> {
+    if matches!(options.target, Target::Cgroup(_)) {
+        Some("a cgroup is recorded")
+    } else if options.syscalls {
+        Some("system calls are counted")
+    } else if options.max_overhead.is_some() {
+        Some("overhead is kept to a limit")
+    } else {
+        None
     }
 }
 
@@ -181,6 +202,7 @@ fn settings_of(options: &Options, unwinding: &Unwinding) -> Settings {
         frequency_asked_hz: options.frequency,
         unwind: if unwinding.by_frame_pointers { "fp" } else { "dwarf" }.to_owned(),
         unwind_reason: unwinding.reason.clone(),
+        max_overhead: options.max_overhead,
         target: target.to_owned(),
         command,
         pids,

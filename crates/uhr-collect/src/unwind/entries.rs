@@ -20,6 +20,7 @@ pub(super) type Entry<'a> = FrameDescriptionEntry<Slice<'a>>;
 pub(super) type Instructions<'a> = CallFrameInstructionIter<'a, Slice<'a>>;
 
 /// The entries of `.eh_frame` or `.debug_frame`.
+#[derive(Default)]
 pub(super) struct Entries {
     section: SectionBytes,
     bases: BaseAddresses,
@@ -38,6 +39,13 @@ impl Entries {
 
     pub(super) fn debug_frame(section: SectionBytes, bases: BaseAddresses) -> Self {
         Self { section, bases, is_debug_frame: true, header: None, index: OnceLock::new() }
+    }
+
+    /// Memory that they take.
+    pub(super) fn bytes(&self) -> usize {
+        let header = self.header.as_ref().map_or(0, HeaderTable::bytes);
+        let index = self.index.get().map_or(0, |index| size_of_val(index.as_slice()));
+        self.section.bytes.len() + header + index
     }
 
     /// The entry that covers the code byte at a stated address.
@@ -180,6 +188,10 @@ struct HeaderTable {
 
 impl HeaderTable {
     const ROWS: usize = 12;
+
+    fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
 
     /// `None` if the section is missing or has another form; then the entries are walked instead.
     fn new(section: SectionBytes, eh_frame: u64) -> Option<Self> {

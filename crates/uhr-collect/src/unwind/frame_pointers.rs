@@ -36,7 +36,7 @@ impl UnwindModule {
             return FramePointers::Everywhere;
         }
         let (mut with, mut framed) = (0u32, 0u32);
-        for entries in self.entries() {
+        for entries in self.sections().both() {
             entries.sample(SAMPLED_FUNCTIONS, |entry, instructions| {
                 let is_stub = self.is_stub(entry.initial_address()) || entry.is_signal_trampoline();
                 let uses_rbp = if is_stub { None } else { counts_from_rbp(instructions) };

@@ -30,6 +30,7 @@ mod registers;
 mod row;
 mod sections;
 mod stack;
+mod tables;
 mod walk;
 
 pub use blocked::BlockedStack;

@@ -4,35 +4,47 @@
 use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use gimli::{BaseAddresses, UnwindContext};
+use gimli::UnwindContext;
 use uhr_model::object::{ElfError, ElfFile, Segments};
 use uhr_model::{Avma, FileOffset, Svma};
 
-use super::entries::Entries;
 use super::row::Row;
-use super::sections::{Bytes, SectionBytes};
+use super::sections::Bytes;
+use super::tables::{Sections, Tables};
 
 /// An entry function without call frame information is taken to be this long at most. Real ones: 16 to 70 bytes.
 const MAX_ENTRY_FUNCTION: u64 = 128;
 
-/// The unwind sections of one ELF file, read once and shared by all processes that map it.
+/// What one ELF file says about unwinding, shared by all processes that map it.
 pub struct UnwindModule {
     id: u32,
     segments: Segments,
-    eh_frame: Entries,
-    debug_frame: Entries,
     plt: Vec<Range<u64>>,
+    is_go: bool,
+    tables: Tables,
+    /// Read when it is first needed, with the tables.
+    program: OnceLock<Program>,
+}
+
+/// Where a program begins.
+#[derive(Default)]
+struct Program {
     /// `_start`: nothing calls it.
     entry: Range<u64>,
     /// `main`, as `_start` hands it to libc.
     main: Option<u64>,
-    is_go: bool,
 }
 
 impl UnwindModule {
-    /// Reads the sections of a file that was parsed before. A section that is missing, damaged or too large is left
-    /// out, and code that it would describe has no unwind information.
+    /// Of a file that was parsed before. Its sections are read when the first stack needs them. A section that is missing,
+    /// damaged or too large is left out, and code that it would describe has no unwind information.
+    pub fn of_file(file: Arc<File>, elf: &ElfFile) -> Self {
+        Self::new(elf, Tables::of_file(file, elf))
+    }
+
+    /// The same, read at once and kept, for a file that is not held open.
     pub fn read(file: &File, elf: &ElfFile) -> Self {
         Self::of_bytes(file, elf)
     }
@@ -46,58 +58,72 @@ impl UnwindModule {
     }
 
     fn of_bytes<B: Bytes + ?Sized>(from: &B, elf: &ElfFile) -> Self {
-        static NEXT_ID: AtomicU32 = AtomicU32::new(0);
-        let eh_frame = SectionBytes::read(from, elf, ".eh_frame");
-        let header = SectionBytes::read(from, elf, ".eh_frame_hdr");
-        let address = |name| elf.section(name).map_or(0, |section| section.address.0);
-        let bases = BaseAddresses::default()
-            .set_eh_frame(eh_frame.address.0)
-            .set_eh_frame_hdr(header.address.0)
-            .set_text(address(".text"))
-            .set_got(address(".got"));
-        let plt = elf.sections.iter().filter(|section| section.name.starts_with(".plt"));
-        let mut this = Self {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            segments: elf.segments.clone(),
-            eh_frame: Entries::eh_frame(eh_frame, header, bases.clone()),
-            debug_frame: Entries::debug_frame(SectionBytes::read_debug_frame(from, elf), bases),
-            plt: plt
-                .map(|section| section.address.0..section.address.0.saturating_add(section.size))
-                .collect(),
-            entry: 0..0,
-            main: None,
-            is_go: [".go.buildinfo", ".note.go.buildid"].iter().any(|name| elf.section(name).is_some()),
-        };
-        this.find_entry(from);
+        let this = Self::new(elf, Tables::kept(Sections::read(from, elf)));
+        let program = this.find_program(from);
+        this.program.get_or_init(|| program);
         this
     }
 
+    fn new(elf: &ElfFile, tables: Tables) -> Self {
+        static NEXT_ID: AtomicU32 = AtomicU32::new(0);
+        let plt = elf.sections.iter().filter(|section| section.name.starts_with(".plt"));
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            segments: elf.segments.clone(),
+            plt: plt
+                .map(|section| section.address.0..section.address.0.saturating_add(section.size))
+                .collect(),
+            is_go: [".go.buildinfo", ".note.go.buildid"].iter().any(|name| elf.section(name).is_some()),
+            tables,
+            program: OnceLock::new(),
+        }
+    }
+
     /// Finds `_start` by the ELF header, and in its code the address of `main`.
-    fn find_entry<B: Bytes + ?Sized>(&mut self, from: &B) {
+    fn find_program<B: Bytes + ?Sized>(&self, from: &B) -> Program {
         const E_ENTRY: u64 = 24;
         let mut entry = [0; 8];
         if from.read_exact_at(E_ENTRY, &mut entry).is_none() {
-            return;
+            return Program::default();
         }
         let entry = u64::from_le_bytes(entry);
         let holds = |segment: &&uhr_model::object::Segment| {
             segment.executable
                 && entry.checked_sub(segment.address.0).is_some_and(|at| at < segment.file_size)
         };
-        let Some(segment) = self.segments.iter().find(holds) else { return };
+        let Some(segment) = self.segments.iter().find(holds) else { return Program::default() };
         let offset = segment.offset.0.wrapping_add(entry - segment.address.0);
-        self.entry = match self.eh_frame.find(entry).or_else(|| self.debug_frame.find(entry)) {
-            Some(found) => entry..found.end_address().max(entry),
+        let sections = self.tables.get();
+        let found = sections.both().into_iter().find_map(|entries| entries.find(entry));
+        let end = match found {
+            Some(found) => found.end_address().max(entry),
             None => {
                 let end = entry.saturating_add(MAX_ENTRY_FUNCTION);
-                entry..self.eh_frame.start_above(entry).map_or(end, |next| next.min(end))
+                sections.eh_frame.start_above(entry).map_or(end, |next| next.min(end))
             }
         };
         let mut code = [0; 64];
-        let length = (self.entry.end - entry).min(64) as usize;
-        if from.read_exact_at(offset, &mut code[..length]).is_some() {
-            self.main = main_of_entry(&code[..length], entry);
-        }
+        let length = (end - entry).min(64) as usize;
+        let is_read = from.read_exact_at(offset, &mut code[..length]).is_some();
+        let main = is_read.then(|| main_of_entry(&code[..length], entry)).flatten();
+        Program { entry: entry..end, main }
+    }
+
+    fn program(&self) -> &Program {
+        self.program.get_or_init(|| match self.tables.file() {
+            Some(file) => self.find_program(file),
+            None => Program::default(),
+        })
+    }
+
+    /// Bytes of its tables that could be let go.
+    pub(crate) fn table_bytes(&self) -> usize {
+        self.tables.bytes()
+    }
+
+    /// Lets its tables go if no stack has needed them since this was last called.
+    pub(crate) fn let_go_unused(&self) {
+        self.tables.let_go_unused();
     }
 
     /// A number of its own for each module of this process of ours.
@@ -112,12 +138,13 @@ impl UnwindModule {
 
     /// Whether the code byte at `address` belongs to the function that the kernel starts the program in.
     pub(super) fn is_entry_function(&self, address: u64) -> bool {
-        self.entry.contains(&address)
+        self.program().entry.contains(&address)
     }
 
     /// Whether the code byte at `address` belongs to `main`.
     pub(super) fn is_main(&self, address: u64) -> bool {
-        self.main.is_some() && self.function_start(address) == self.main
+        let main = self.program().main;
+        main.is_some() && self.function_start(address) == main
     }
 
     /// Whether `address` is in a stub that jumps to another module's function.
@@ -127,13 +154,13 @@ impl UnwindModule {
 
     /// Where the function around a stated address begins, as far as there is call frame information for it.
     pub(super) fn function_start(&self, address: u64) -> Option<u64> {
-        let found = self.eh_frame.find(address).or_else(|| self.debug_frame.find(address))?;
-        Some(found.initial_address())
+        let sections = self.tables.get();
+        sections.both().into_iter().find_map(|entries| Some(entries.find(address)?.initial_address()))
     }
 
-    /// The call frame information that covers most of the code.
-    pub(super) fn entries(&self) -> [&Entries; 2] {
-        [&self.eh_frame, &self.debug_frame]
+    /// Its call frame information.
+    pub(super) fn sections(&self) -> Arc<Sections> {
+        self.tables.get()
     }
 
     /// What must be added to stated addresses for a mapping of this file.
@@ -143,16 +170,17 @@ impl UnwindModule {
 
     /// The row for the code byte at a stated address.
     pub(super) fn row(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Row> {
-        self.entries().into_iter().find_map(|entries| entries.row(&entries.find(address)?, address, context))
+        let sections = self.tables.get();
+        sections.both().into_iter().find_map(|entries| entries.row(&entries.find(address)?, address, context))
     }
 }
 
 impl std::fmt::Debug for UnwindModule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Range { start, end } = self.entry;
+        let Program { entry: Range { start, end }, main } = self.program();
         let mut shown = f.debug_struct("UnwindModule");
-        shown.field("id", &self.id).field("entry", &(Svma(start)..Svma(end)));
-        shown.field("main", &self.main.map(Svma)).field("is_go", &self.is_go).finish_non_exhaustive()
+        shown.field("id", &self.id).field("entry", &(Svma(*start)..Svma(*end)));
+        shown.field("main", &main.map(Svma)).field("is_go", &self.is_go).finish_non_exhaustive()
     }
 }
 

@@ -46,6 +46,7 @@ fn finished(mode: &str, amount: u32, unwind: UnwindChoice) -> Option<Finished> {
     let target = Target::Child { pid: held.pid(), program: program.clone() };
     let options = Options {
         syscalls: false,
+        max_overhead: None,
         target,
         sampler: SamplerChoice::Perf,
         frequency: 999,

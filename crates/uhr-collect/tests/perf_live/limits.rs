@@ -113,6 +113,7 @@ fn behind_a_hard_limit() {
         unwind: UnwindChoice::Fp,
         stack_size: 16 << 10,
         syscalls: false,
+        max_overhead: None,
     };
     let mut recorder = Recorder::start(&options, &path).unwrap();
     let unattached = recorder.granted().unattached.clone();

@@ -34,6 +34,7 @@ pub(crate) fn record(folder: &Path, program: &Path) -> Option<(Captured, Recordi
         unwind: UnwindChoice::Auto,
         stack_size: 16 << 10,
         syscalls: false,
+        max_overhead: None,
     };
     let mut recorder = start(folder, &options)?;
     let mut child = held.release().unwrap();
@@ -64,6 +65,7 @@ pub(crate) fn attach(
         unwind: UnwindChoice::Dwarf,
         stack_size: 16 << 10,
         syscalls: false,
+        max_overhead: None,
     };
     let mut recorder = start(folder, &options)?;
     recorder.run(go_on).unwrap();

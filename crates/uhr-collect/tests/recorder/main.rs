@@ -204,7 +204,8 @@ fn the_recording_says_what_the_program_did() {
 
     let samples: Samples = recording.table().unwrap();
     let of_worker = samples.thread.iter().filter(|thread| **thread == 1).count() as f64;
-    assert!((of_worker - 300.0).abs() < 25.0, "0.3 s at 999 Hz: {of_worker}");
+    // Where the host takes a CPU away, its clock misses ticks; it never ticks too often.
+    assert!((200.0..=325.0).contains(&of_worker), "0.3 s at 999 Hz: {of_worker}");
     assert_eq!(ledger.records_lost, 0);
     for row in (0..samples.ending.len()).filter(|&row| samples.ending[row] != 0) {
         eprintln!(

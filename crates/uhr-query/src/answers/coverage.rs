@@ -15,7 +15,7 @@ pub struct Coverage {
     pub captured: u64,
     /// Samples lost because a buffer was full.
     pub lost: u64,
-    /// Samples not taken while the kernel throttled the event.
+    /// Samples not taken while the kernel throttled the event, or to keep to `--max-overhead`.
     pub throttled: u64,
     /// Moments in the kernel that the recorder was not allowed to see.
     pub not_visible: u64,

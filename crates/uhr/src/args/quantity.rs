@@ -51,6 +51,14 @@ pub(crate) fn stack_size(text: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|_| "it is too large".to_owned())
 }
 
+/// A share as people write it: `1%`.
+pub(crate) fn percentage(text: &str) -> Result<f64, String> {
+    match split(text)? {
+        (number, "%") if number > 0.0 && number <= 100.0 => Ok(number / 100.0),
+        _ => Err("it is a share of the time of all CPUs, such as 1%".to_owned()),
+    }
+}
+
 fn split(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -91,6 +99,8 @@ mod tests {
         assert!(bytes("16q").is_err());
         assert!(bytes("0.3").is_err());
         assert_eq!(stack_size("16k"), Ok(16_384));
+        assert_eq!(percentage("0.5%"), Ok(0.005));
+        assert!(["1", "0%", "101%", "%", "1 percent"].iter().all(|text| percentage(text).is_err()));
         assert!(stack_size("64k").is_err());
         assert!(stack_size("10").is_err());
         assert!(stack_size("1025").is_err());

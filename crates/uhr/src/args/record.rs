@@ -46,6 +46,11 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) syscalls: bool,
 
+    /// Keep what recording costs below this part of the time of all CPUs (1%, 0.5%), by taking fewer samples and looking
+    /// at fewer waits; with the sampler `ebpf`. What was done is told
+    #[arg(long, value_name = "SHARE", value_parser = quantity::percentage)]
+    pub(crate) max_overhead: Option<f64>,
+
     /// Stop after this long (10s, 250ms). A command is then ended with SIGTERM, and after 5 s more with SIGKILL
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     pub(crate) duration: Option<Duration>,

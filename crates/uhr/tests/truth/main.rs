@@ -24,6 +24,7 @@ mod killed;
 mod languages;
 mod major_faults;
 mod native;
+mod overhead;
 mod shares;
 mod short_lives;
 mod statuses;

@@ -117,6 +117,7 @@ fn options(args: &RecordArgs, target: Target) -> Options {
         },
         stack_size: args.stack_size,
         syscalls: args.syscalls,
+        max_overhead: args.max_overhead,
     }
 }
 
@@ -197,10 +198,9 @@ fn failure(error: CollectError) -> anyhow::Error {
         CollectError::NoSuchCgroup { similar, .. } => {
             own("no-such-cgroup").hint(format!("there is {}", similar.join(", ")))
         }
-        CollectError::Open(_)
-        | CollectError::Load(_)
-        | CollectError::CgroupNeedsEbpf
-        | CollectError::SyscallsNeedEbpf => own("cannot-open-events").next("uhr doctor"),
+        CollectError::Open(_) | CollectError::Load(_) | CollectError::NeedsEbpf(_) => {
+            own("cannot-open-events").next("uhr doctor")
+        }
         CollectError::ForeignProc { .. } => {
             own("foreign-proc").hint("mount the namespace's own: unshare -rpf --mount-proc")
         }
