@@ -41,6 +41,8 @@ codes! {
         Cpu = 17 "cpu",
         /// How a system call ended: `ok`, or the name of its error.
         Errno = 18 "errno",
+        /// Whether a page fault waited for a disk: `major` or `minor`.
+        Fault = 19 "fault",
     }
 }
 

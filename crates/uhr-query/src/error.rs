@@ -197,8 +197,8 @@ impl QueryError {
                     .to_owned()
             }
             Self::WindowEmpty { .. } => "a window begins before it ends: --from is the earlier time".to_owned(),
-            Self::DimensionNotOfMetric { dimension: Dimension::Region, .. } => {
-                "region belongs to page-faults".to_owned()
+            Self::DimensionNotOfMetric { dimension: Dimension::Region | Dimension::Fault, .. } => {
+                "region and fault belong to page-faults".to_owned()
             }
             Self::DimensionNotOfMetric { metric: Metric::Resident, .. } => {
                 "resident memory belongs to a process: group it by process, command or time".to_owned()
@@ -265,7 +265,7 @@ impl QueryError {
                     (Metric::Resident, _) => (Metric::Resident, Dimension::Process),
                     (Metric::Syscalls | Metric::SyscallTime, _) => (*metric, Dimension::Syscall),
                     (_, Dimension::Errno) => (Metric::Syscalls, Dimension::Errno),
-                    (_, Dimension::Region) => (Metric::PageFaults, Dimension::Region),
+                    (_, by @ (Dimension::Region | Dimension::Fault)) => (Metric::PageFaults, *by),
                     (_, Dimension::Cpu) => (Metric::Cpu, Dimension::Cpu),
                     (_, by) => (Metric::OffCpu, *by),
                 };

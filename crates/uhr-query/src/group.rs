@@ -7,7 +7,7 @@ use uhr_model::{Dimension, DimensionKind, Metric, StackEnding};
 
 use crate::QueryError;
 use crate::answers::KeyValue;
-use crate::cells::{Cells, Details, Owner, Slots, Source, Tag, WakerDetail};
+use crate::cells::{Cells, Details, MAJOR, Owner, Slots, Source, Tag, WakerDetail};
 use crate::profile::{Location, Profile};
 use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
 
@@ -82,7 +82,7 @@ impl GroupBy {
                 dimension.kind() == DimensionKind::Sample && !OF_STATE.contains(&dimension)
             }
             (_, Dimension::Errno) => false,
-            (_, Dimension::Region) => metric == Metric::PageFaults,
+            (_, Dimension::Region | Dimension::Fault) => metric == Metric::PageFaults,
             (_, Dimension::Wait) => matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall),
             (_, Dimension::Waker) => matches!(metric, Metric::OffCpu | Metric::Wall),
             (_, Dimension::Syscall) => metric != Metric::PageFaults,
@@ -140,7 +140,8 @@ impl GroupBy {
 }
 
 /// What only a state of a thread has, and no call that was counted.
-const OF_STATE: [Dimension; 4] = [Dimension::Region, Dimension::Wait, Dimension::Waker, Dimension::Cpu];
+const OF_STATE: [Dimension; 5] =
+    [Dimension::Region, Dimension::Fault, Dimension::Wait, Dimension::Waker, Dimension::Cpu];
 
 /// What a process is in.
 const OF_CGROUP: [Dimension; 3] = [Dimension::Cgroup, Dimension::Container, Dimension::Pod];
@@ -297,13 +298,20 @@ enum TagPart {
 
 /// Numbers of circumstances that the dimensions do not tell apart are equal.
 fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
-    let kind = [Dimension::Wait, Dimension::Region, Dimension::Errno].iter().any(|one| group.has(*one));
+    let (region, fault) = (group.has(Dimension::Region), group.has(Dimension::Fault));
+    // What of the code of a kind is told apart.
+    let kind = match (region, fault) {
+        (true, false) => !MAJOR,
+        (false, true) => MAJOR,
+        _ if region || group.has(Dimension::Wait) || group.has(Dimension::Errno) => u8::MAX,
+        _ => 0,
+    };
     let has = |dimension| group.has(dimension);
     let (syscall, cpu, waker) = (has(Dimension::Syscall), has(Dimension::Cpu), has(Dimension::Waker));
     let mut known: FxHashMap<Tag, u32> = FxHashMap::default();
     let part = |tag: &Tag| {
         let marker = marks_samples(tag.ending) && !group.has_frames();
-        let source = if kind || syscall || waker { tag.source } else { Source::Sampled };
+        let source = if kind != 0 || syscall || waker { tag.source } else { Source::Sampled };
         let key = match marker {
             true => Tag::new(Source::Sampled, tag.ending, 0),
             false => Tag {
@@ -311,7 +319,7 @@ fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
                 cpu: tag.cpu.filter(|_| cpu),
                 waker: if waker { profile.wakers.who[tag.waker as usize] } else { 0 },
                 // Which stands here for all that are no marker.
-                ..Tag::new(source, StackEnding::Complete, if kind { tag.kind } else { 0 })
+                ..Tag::new(source, StackEnding::Complete, tag.kind & kind)
             },
         };
         let next = known.len() as u32;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use uhr_model::{Dimension, DimensionKind, Region, WaitKind, errno_name, syscall_name};
 
 use crate::answers::{Key, KeyValue};
-use crate::cells::{Source, Tag, errno_of};
+use crate::cells::{MAJOR, Source, Tag, errno_of};
 use crate::group::{FrameKey, SampleKey, line_needs_file, marker};
 use crate::names::shown;
 use crate::profile::{NONE, Profile};
@@ -84,7 +84,10 @@ impl Words<'_> {
             }
             Dimension::ThreadName => self.text(&owners.threads[thread].name),
             Dimension::Thread => owners.thread_key(thread, self.whole_names),
-            Dimension::Region => Region::from_code(tag.kind).unwrap_or(Region::Unknown).name().into(),
+            Dimension::Region => {
+                Region::from_code(tag.kind & !MAJOR).unwrap_or(Region::Unknown).name().into()
+            }
+            Dimension::Fault => self.fault_value(tag),
             Dimension::Wait => wait_value(tag),
             Dimension::Syscall => self.syscall_value(tag),
             Dimension::Errno => errno_value(errno_of(tag.kind)),
@@ -97,6 +100,15 @@ impl Words<'_> {
                 owners.place_of(thread, dimension).map_or(KeyValue::Unknown, |place| self.text(place))
             }
             Dimension::Time => self.time_value(usize::from(slot)),
+            _ => KeyValue::Unknown,
+        }
+    }
+
+    /// Perf events of page faults are of both kinds.
+    fn fault_value(&self, tag: Tag) -> KeyValue {
+        match (self.profile.manifest.settings.sampler.as_str(), tag.kind & MAJOR) {
+            ("ebpf", 0) => "minor".into(),
+            ("ebpf", _) => "major".into(),
             _ => KeyValue::Unknown,
         }
     }

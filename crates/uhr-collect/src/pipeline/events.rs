@@ -114,7 +114,7 @@ impl Pipeline {
             }),
             stack: sample.stack,
         };
-        self.stack(&as_perf, sample.head.pid, sample.head.time_ns)
+        self.stack(&as_perf, (sample.head.pid, sample.head.tid), sample.head.time_ns)
     }
 
     fn woken(&mut self, woken: &Woken) {

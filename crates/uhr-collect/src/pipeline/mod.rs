@@ -138,7 +138,7 @@ impl Pipeline {
     fn sample(&mut self, sample: &Sample<'_>, stamp: Stamp) {
         let Stamp { time_ns, pid, tid, .. } = stamp;
         self.counted.second_hand += u64::from(sample.is_second_hand);
-        let (stack, ending) = self.stack(sample, pid, time_ns);
+        let (stack, ending) = self.stack(sample, (pid, tid), time_ns);
         let region = sample.address.map(|address| self.region(pid, Avma(address), time_ns));
         let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
         match sample.kind {

@@ -84,7 +84,7 @@ impl Pipeline {
             .iter()
             .rev()
             .map(|code| space.frame(code.lookup(), matches!(code, CodeAddress::Return(_))));
-        let stack = self.interner.stack(frames, &mut self.writer);
+        let stack = self.interner.stack(tid, frames, &mut self.writer);
         let wait = blocked.syscall.map_or(WaitKind::PageFault, WaitKind::of_syscall);
         Ok(Some(WaitStack { stack, ending: found.ending, syscall: blocked.syscall, wait }))
     }

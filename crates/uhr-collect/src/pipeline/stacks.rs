@@ -8,8 +8,13 @@ use crate::perf::{Addresses, Sample};
 use crate::unwind::{ProcessMemory, Registers, StackCopy};
 
 impl Pipeline {
-    /// The stack of a sample: kernel frames at the leaf, user frames below them.
-    pub(super) fn stack(&mut self, sample: &Sample<'_>, pid: u32, now_ns: u64) -> (StackId, StackEnding) {
+    /// The stack of a sample of a thread: kernel frames at the leaf, user frames below them.
+    pub(super) fn stack(
+        &mut self,
+        sample: &Sample<'_>,
+        (pid, near): (u32, u32),
+        now_ns: u64,
+    ) -> (StackId, StackEnding) {
         let mut user_frames = std::mem::take(&mut self.user_frames);
         user_frames.clear();
         let ending = self.user_stack(sample, pid, now_ns, &mut user_frames);
@@ -20,7 +25,7 @@ impl Pipeline {
             .rev()
             .map(|code| space.frame(code.lookup(), matches!(code, CodeAddress::Return(_))));
         let frames: Vec<FrameKey> = user.chain(kernel_frames).collect();
-        let stack = self.interner.stack(frames.into_iter(), &mut self.writer);
+        let stack = self.interner.stack(near, frames.into_iter(), &mut self.writer);
         self.user_frames = user_frames;
         (stack, ending)
     }
@@ -28,7 +33,8 @@ impl Pipeline {
     /// A stack that is the kernel's alone: of an interrupt.
     pub(super) fn kernel_stack(&mut self, chain: Addresses<'_>) -> StackId {
         let frames = self.kernel_frames(chain);
-        self.interner.stack(frames.into_iter(), &mut self.writer)
+        // Of interrupts of all kinds.
+        self.interner.stack(0, frames.into_iter(), &mut self.writer)
     }
 
     /// The kernel's frames, the outermost first.

@@ -4,6 +4,7 @@ use uhr_model::{Metric, StackEnding};
 use uhr_recording::tables::{Faults, OffCpu, Samples};
 
 use super::part::{Part, Span, damaged};
+use super::tag::fault_code;
 use super::{By, Details, Source, Tag, WakerDetail};
 use crate::QueryError;
 use crate::profile::Profile;
@@ -48,16 +49,22 @@ pub(super) fn count_samples(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, 
 }
 
 pub(super) fn count_faults(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, QueryError> {
-    const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "ending", "region", "weight"];
+    const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "ending", "region", "weight", "major"];
     profile.observations.read(COLUMNS, |rows: &Faults, range| {
-        let lengths =
-            [rows.thread.len(), rows.stack.len(), rows.ending.len(), rows.region.len(), rows.weight.len()];
+        let lengths = [
+            rows.thread.len(),
+            rows.stack.len(),
+            rows.ending.len(),
+            rows.region.len(),
+            rows.weight.len(),
+            rows.major.len(),
+        ];
         whole("faults", rows.time_ns.len(), &lengths)?;
         let mut part = Part::new(profile, by);
         for row in range {
             let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
-            let (ending, kind) = (ending(rows.ending[row])?, rows.region[row]);
-            let tag = Tag::new(Source::Sampled, ending, kind);
+            let kind = fault_code(rows.region[row], rows.major[row]);
+            let tag = Tag::new(Source::Sampled, ending(rows.ending[row])?, kind);
             part.add((rows.thread[row], rows.stack[row]), slot, tag, (1, rows.weight[row]))?;
         }
         Ok(part)

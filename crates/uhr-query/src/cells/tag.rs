@@ -20,7 +20,7 @@ pub(crate) enum Source {
 pub(crate) struct Tag {
     pub(crate) source: Source,
     pub(crate) ending: StackEnding,
-    /// Code of the kind of wait, of the kind of memory that faulted, or of how a system call ended ([`errno_code`]).
+    /// Code of the kind of wait, of a page fault ([`fault_code`]), or of how a system call ended ([`errno_code`]).
     pub(crate) kind: u8,
     /// Number of the system call that it was in.
     pub(crate) syscall: Option<u32>,
@@ -45,6 +45,14 @@ impl Tag {
     pub(crate) fn is_idle(&self) -> bool {
         self.source == Source::Waiting && WaitKind::from_code(self.kind) == Some(WaitKind::Idle)
     }
+}
+
+/// Set in the code of a page fault that waited for a disk.
+pub(crate) const MAJOR: u8 = 0x80;
+
+/// The kind of memory that faulted, and whether it waited for a disk, in one byte.
+pub(super) fn fault_code(region: u8, is_major: bool) -> u8 {
+    region & !MAJOR | if is_major { MAJOR } else { 0 }
 }
 
 /// Of a call that a signal interrupted and that begins again: a number that no error has.

@@ -32,6 +32,10 @@ fn minor_and_major_faults() {
     let major =
         (0..faults.major.len()).filter(|&at| faults.major[at]).map(|at| faults.weight[at]).sum::<u64>();
     assert_near("major", major as f64, planted, 0.02);
+    let by_fault = recorded.ask("query --metric page-faults --group-by fault,region");
+    let from_disk = number(row(&by_fault, "fault", "major"), "self");
+    assert_near("fault major", from_disk, planted, 0.03);
+    assert_eq!(row(&by_fault, "fault", "major")["key"]["region"], "file");
     let read_back = number(row(&by_function, "function", "reads_back"), "total");
     assert_near("reads_back", read_back, planted, 0.03);
 }
