@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::jitter::Jitter;
 
 /// The shortest distance of two looks.
-const SHORTEST: Duration = Duration::from_millis(10);
+const SHORTEST: Duration = Duration::from_millis(20);
 /// The longest, with thousands of threads.
 const LONGEST: Duration = Duration::from_secs(1);
 /// A look may take one part in so many of one CPU;
@@ -44,7 +44,7 @@ impl Lot {
 
     /// Whether it is time to say how many waits there were.
     pub(crate) fn is_due(&self) -> bool {
-        self.since.elapsed() >= Duration::from_millis(50)
+        self.since.elapsed() >= Duration::from_millis(100)
     }
 
     /// So many waits have begun since the programs were started.
@@ -111,7 +111,7 @@ mod tests {
         for _ in 0..1000 {
             let before = clock.next;
             clock.looked(Duration::from_micros(10), true);
-            assert!(clock.next >= before + Duration::from_millis(9));
+            assert!(clock.next >= before + Duration::from_millis(18));
         }
         assert_eq!(clock.period, SHORTEST);
     }

@@ -9,6 +9,7 @@ use uhr_ebpf::{CallWindow, Sampler};
 
 use crate::call_windows::CallWindows;
 use crate::error::CollectError;
+use crate::jitter::Jitter;
 use crate::look_clock::{LookClock, Lot};
 use crate::overhead::Overhead;
 use crate::perf::{
@@ -17,6 +18,11 @@ use crate::perf::{
 
 /// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The same with the programs' rings, of 4 MiB a CPU, which each pass costs more.
+const PAUSE_OF_PROGRAMS: Duration = Duration::from_millis(25);
+/// Empty batches in a row that are handed on: they say that time has passed, so that what came before can be put in order.
+/// More would only wake the pipeline.
+const EMPTY_BATCHES: u32 = 3;
 /// Batches on the way to the pipeline. When it falls further behind, the next batch grows.
 const BATCHES: usize = 4;
 /// A batch of so many bytes grows no more: the reader waits, the rings fill, and the kernel counts what it has to drop.
@@ -26,15 +32,19 @@ const BATCH_BYTES: usize = 32 << 20;
 /// Passes without a record after the last target has gone, before that is the end.
 const QUIET_PASSES: u32 = 5;
 
-/// The number that events of the programs in the kernel have among rings; those of perf events follow.
-pub(crate) const EVENTS: usize = 0;
+/// Whether a ring is one of the programs in the kernel; those of perf events follow.
+pub(crate) fn is_of_programs(ring: usize) -> bool {
+    ring < uhr_ebpf::RINGS
+}
+
 /// How often threads' sums are asked for.
 const TELL_PAUSE: Duration = Duration::from_secs(1);
 
 /// The kernel measures the cost of programs for so long,
 const MEASURED: Duration = Duration::from_millis(20);
-/// and then not for so long.
-const MEASURE_PAUSE: Duration = Duration::from_millis(480);
+/// and then, on average, not for so long. It varies, for what the programs do once a second must not always be measured,
+/// nor never.
+const MEASURE_PAUSE: Duration = Duration::from_millis(700);
 
 /// Where records come from.
 #[derive(Debug)]
@@ -87,10 +97,10 @@ impl Batch {
         let (mut batch, mut samples) = (Self::default(), 0);
         let drained = source.session.drain(&mut |ring, record| {
             samples += u64::from(decoder.may_be_of(record, counted));
-            batch.push(EVENTS + 1 + ring, record);
+            batch.push(uhr_ebpf::RINGS + ring, record);
         });
         if let Some(sampler) = &mut source.sampler {
-            sampler.drain(&mut |event| batch.push(EVENTS, event));
+            sampler.drain(&mut |ring, event| batch.push(ring, event));
         }
         batch.started_ns = drained.started_ns;
         batch.corrupt_bytes = drained.corrupt_bytes;
@@ -100,6 +110,15 @@ impl Batch {
     fn push(&mut self, ring: usize, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.records.push((ring as u32, record.len() as u32));
+    }
+
+    /// Whether the pass brought nothing.
+    fn is_empty(&self) -> bool {
+        self.records.is_empty()
+            && self.windows.is_empty()
+            && self.unattached.is_empty()
+            && self.gone.is_empty()
+            && self.corrupt_bytes == 0
     }
 
     /// Puts what the next pass brought behind it.
@@ -187,7 +206,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
     let decoder = source.session.decoder();
     let mut ladder = Ladder::new(source.session.granted().stack_copy_bytes > 0, monotonic_ns());
     let mut looks = Looks::new();
-    let mut quiet = 0;
+    let (mut quiet, mut empty) = (0, 0);
     let mut waiting = None;
     loop {
         let (mut stop, mut unattached, mut gone) = (false, Vec::new(), Vec::new());
@@ -204,7 +223,10 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         if stop {
             source.stop();
         } else {
-            let pause = if source.sampler.is_some() { looks.remaining().min(PAUSE) } else { PAUSE };
+            let pause = match source.sampler {
+                Some(_) => looks.remaining().min(PAUSE_OF_PROGRAMS),
+                None => PAUSE,
+            };
             let _ = source.session.wait(pause);
         }
         let at_ns = monotonic_ns();
@@ -233,8 +255,11 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         quiet = if is_quiet { quiet + 1 } else { 0 };
         batch.is_over = quiet >= QUIET_PASSES;
         let is_over = batch.is_over;
-        // An empty batch says something too: that what came before can be put in order now.
         let is_last = stop || is_over;
+        empty = if batch.is_empty() { empty + 1 } else { 0 };
+        if empty > EMPTY_BATCHES && waiting.is_none() && !is_last {
+            continue;
+        }
         let handed_on = hand_on(batches, waiting.take(), batch, is_last);
         waiting = match handed_on {
             Ok(rest) if !is_last => rest,
@@ -275,6 +300,7 @@ struct Looks {
     clock: LookClock,
     windows: CallWindows,
     lot: Lot,
+    jitter: Jitter,
     next_telling: Instant,
 }
 
@@ -282,7 +308,8 @@ impl Looks {
     fn new() -> Self {
         let seed = monotonic_ns();
         let (clock, windows) = (LookClock::new(seed), CallWindows::new(seed.rotate_left(17)));
-        Self { clock, windows, lot: Lot::new(), next_telling: Instant::now() }
+        let jitter = Jitter::new(seed.rotate_left(34));
+        Self { clock, windows, jitter, lot: Lot::new(), next_telling: Instant::now() }
     }
 
     /// So many times less than usual.
@@ -300,7 +327,7 @@ impl Looks {
     /// Looks and asks if it is time to; the last time, everybody tells once more. What fails comes with the next pass:
     /// sums only grow.
     fn take(&mut self, sampler: &mut Sampler, is_last: bool) {
-        sampler.measure(MEASURED, MEASURE_PAUSE);
+        sampler.measure(MEASURED, MEASURE_PAUSE.mul_f64(self.jitter.between(0.5, 1.5)));
         if !is_last && self.clock.remaining().is_zero() {
             let before_ns = thread_cpu_ns();
             if self.lot.is_due() {

@@ -198,9 +198,12 @@ struct uhr_counters {
     u64 moved_on;      /* waits that ended meanwhile */
     u64 postponed;     /* looks that stopped before the last thread */
     u64 waits;         /* that began */
+    u64 unseen_wakers; /* whose stack was not taken, for there were too many at once */
     u64 place;         /* where the last wake-up ran, for the programs' own use */
+    u64 moment;        /* in which `wakers` stacks of wakers were taken, likewise */
+    u64 wakers;
 };
-UHR_SIZE(struct uhr_counters, 184);
+UHR_SIZE(struct uhr_counters, 208);
 
 /* Which threads are recorded. */
 enum uhr_scope {

@@ -82,7 +82,7 @@ static __always_inline void emit_sample(struct draft *draft)
     struct uhr_sample *sample = &draft->sample;
     u64 payload = (sample->kernel_frames + sample->user_frames) * 8 + sample->copied;
     if (payload > sizeof draft->payload) return;
-    emit(draft, sizeof *sample + payload, sample->head.kind);
+    emit_to(&stacks, draft, sizeof *sample + payload, sample->head.kind);
 }
 
 #endif

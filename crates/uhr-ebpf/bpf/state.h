@@ -51,9 +51,16 @@ struct {
     __type(value, u32);
 } wanted SEC(".maps");
 
+/* Samples with their stacks. */
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 8 << 20);
+} stacks SEC(".maps");
+
+/* Everything else. It is small and exact, and must not be lost because stacks are many. */
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 4 << 20);
 } events SEC(".maps");
 
 struct {
@@ -91,9 +98,14 @@ static __always_inline struct uhr_counters *counted(void)
     } while (0)
 
 /* Sends an event, without waking its reader: that one looks every few milliseconds. */
+static __always_inline void emit_to(void *ring, void *event, u64 bytes, u32 kind)
+{
+    if (bpf_ringbuf_output(ring, event, bytes, BPF_RB_NO_WAKEUP) && kind < UHR_EVENT_KINDS) COUNT(refused[kind]);
+}
+
 static __always_inline void emit(void *event, u64 bytes, u32 kind)
 {
-    if (bpf_ringbuf_output(&events, event, bytes, BPF_RB_NO_WAKEUP) && kind < UHR_EVENT_KINDS) COUNT(refused[kind]);
+    emit_to(&events, event, bytes, kind);
 }
 
 static __always_inline void head(struct uhr_head *head, u32 kind, struct uhr_task task, u64 now_ns)

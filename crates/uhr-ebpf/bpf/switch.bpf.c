@@ -144,6 +144,21 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
     return 0;
 }
 
+/* One thread can wake thousands at once, and a stack of 16 KiB for each would fill the ring. */
+static __always_inline bool are_too_many(u64 now_ns)
+{
+    u64 moment = now_ns >> 24; /* 17 ms */
+    struct uhr_counters *counters = counted();
+    if (!counters) return true;
+    if (counters->moment != moment) {
+        counters->moment = moment;
+        counters->wakers = 0;
+    }
+    if (counters->wakers++ < 32) return false;
+    counters->unseen_wakers++;
+    return true;
+}
+
 /* What the waker was doing, and who had woken it. Of an interrupt, too: what it runs may be the thread's own doing, as
    when a packet is for a neighbour on the same machine. The stack tells, later. */
 static __always_inline void tell_waker(void *ctx, struct thread *thread, struct task_struct *current, bool by_interrupt, u64 now_ns)
@@ -156,6 +171,7 @@ static __always_inline void tell_waker(void *ctx, struct thread *thread, struct 
     bpf_get_current_comm(woken.name, sizeof woken.name);
     emit(&woken, sizeof woken, UHR_WOKEN);
 
+    if (are_too_many(now_ns)) return;
     struct draft *draft = draft_of(DRAFT_SCHEDULER);
     if (!draft) return;
     begin_sample(draft, UHR_WAKER_STACK, waker, now_ns);

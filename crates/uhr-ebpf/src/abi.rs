@@ -84,9 +84,10 @@ plain! {
         calls: [Call; CALLS],
     }
     /// struct uhr_counters
-    Counters = 184 {
+    Counters = 208 {
         ticks: u64, idle: u64, samples: u64, foreign: u64, faults: u64, refused: [u64; 11], no_storage: u64, torn: u64,
-        looked: u64, moved_on: u64, postponed: u64, waits: u64, place: u64,
+        looked: u64, moved_on: u64, postponed: u64, waits: u64, unseen_wakers: u64, place: u64,
+        moment: u64, wakers: u64,
     }
     /// struct uhr_settings
     Settings = 48 {

@@ -23,6 +23,8 @@ pub struct Counters {
     pub no_storage: u64,
     /// Waits that began.
     pub waits: u64,
+    /// Wakers whose stack was not taken, for there were too many at once.
+    pub unseen_wakers: u64,
     /// Waits that ended while it was taken.
     pub moved_on: u64,
     /// Looks that left some waiting threads for the next.
@@ -52,6 +54,7 @@ impl Counters {
             counters.calls_refused += refused(abi::COUNTED);
             counters.no_storage += own.no_storage;
             counters.waits += own.waits;
+            counters.unseen_wakers += own.unseen_wakers;
             counters.moved_on += own.moved_on;
             counters.postponed += own.postponed;
             counters.torn += own.torn;

@@ -31,4 +31,4 @@ pub use event::{
 };
 pub use options::{Options, Scope};
 pub use probe::{Feature, check_rights, features, purpose};
-pub use sampler::Sampler;
+pub use sampler::{RINGS, Sampler};

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use crate::calls::Counting;
+use crate::sampler::RINGS;
 use crate::{abi, probe};
 
 /// Which threads are recorded.
@@ -47,7 +48,7 @@ pub struct Options {
     pub counting: Counting,
     /// A number that nobody else knows.
     pub calibration: u64,
-    /// Bytes of the ring buffer, a power of two.
+    /// Bytes of the ring of stacks, a power of two; that of everything else is half of it.
     pub ring_bytes: u32,
     /// Gives processes with all that descend from them, at that moment.
     pub family: fn(Vec<u32>) -> Vec<u32>,
@@ -66,13 +67,18 @@ impl Options {
             copy_bytes: abi::MAX_COPY_BYTES,
             frame_pointers: false,
             fault_period: 61,
-            // Half of a ring that is emptied before each look.
-            looks_a_pass: ring_bytes / 2 / (abi::MAX_COPY_BYTES + 2048),
+            // A quarter of the ring: samples go on meanwhile.
+            looks_a_pass: ring_bytes / 4 / (abi::MAX_COPY_BYTES + 2048),
             counting: Counting::default(),
             calibration: RandomState::new().hash_one(std::process::id()),
             ring_bytes,
             family: |pids| pids,
         }
+    }
+
+    /// The rings by name, with their size.
+    pub(crate) fn rings(&self) -> [(&'static str, u32); RINGS] {
+        [("stacks", self.ring_bytes), ("events", (self.ring_bytes / 2).max(4096))]
     }
 
     /// As the programs read it.

@@ -31,7 +31,8 @@ pub struct Sampler {
     /// Threads that there had been no memory for when targets were last marked.
     unmarked: u64,
     object: Object,
-    ring: Ring,
+    /// Of stacks, and of everything else.
+    rings: [Ring; RINGS],
     /// The clocks of the CPUs.
     clocks: Vec<File>,
     meter: Meter,
@@ -45,6 +46,9 @@ pub struct Sampler {
     missing: Vec<(String, String)>,
 }
 
+/// Rings that events come through.
+pub const RINGS: usize = 2;
+
 /// The programs that a sampler cannot do without; of the others it says which are missing.
 const REQUIRED: &[&str] =
     &["on_tick", "on_switch", "on_waking", "on_fork", "on_rename", "mark", "tell_times"];
@@ -57,12 +61,13 @@ impl Sampler {
     pub fn start(options: &Options) -> Result<Self, LoadError> {
         probe::check_rights()?;
         let (object, missing) = load(options)?;
-        let ring = {
-            let map = object.maps().find(|map| map.name() == "events");
+        let ring = |(name, bytes): (&str, u32)| {
+            let map = object.maps().find(|map| map.name() == name);
             let map = map.ok_or_else(|| LoadError::at("finding the ring")(io::ErrorKind::NotFound.into()))?;
-            Ring::open(map.as_fd(), options.ring_bytes as usize)
-                .map_err(LoadError::at("mapping the ring buffer"))?
+            Ring::open(map.as_fd(), bytes as usize).map_err(LoadError::at("mapping the ring buffer"))
         };
+        let [stacks, events] = options.rings().map(ring);
+        let rings = [stacks?, events?];
         let mut sampler = Self {
             links: Vec::new(),
             look: None,
@@ -70,7 +75,7 @@ impl Sampler {
             mark: None,
             unmarked: 0,
             object,
-            ring,
+            rings,
             clocks: Vec::new(),
             meter: Meter::default(),
             counter: Counter::default(),
@@ -270,9 +275,11 @@ impl Sampler {
         }
     }
 
-    /// Hands out the events that are there.
-    pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) {
-        self.ring.drain(sink);
+    /// Hands out the events that are there, each with the number of its ring, of [`RINGS`].
+    pub fn drain(&mut self, sink: &mut dyn FnMut(usize, &[u8])) {
+        for (number, ring) in self.rings.iter_mut().enumerate() {
+            ring.drain(&mut |event| sink(number, event));
+        }
     }
 
     /// What the programs counted.
@@ -328,8 +335,9 @@ pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
         let name = map.name().to_string_lossy().into_owned();
         if name == ".rodata.settings" {
             map.set_initial_value(abi::bytes(&settings)).map_err(LoadError::bpf("writing the settings"))?;
-        } else if name == "events" {
-            map.set_max_entries(options.ring_bytes).map_err(LoadError::bpf("sizing the ring"))?;
+        }
+        if let Some((_, bytes)) = options.rings().into_iter().find(|ring| ring.0 == name) {
+            map.set_max_entries(bytes).map_err(LoadError::bpf("sizing the ring"))?;
         }
     }
     Ok(open)

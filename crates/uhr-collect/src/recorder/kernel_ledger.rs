@@ -88,6 +88,7 @@ impl Recorder {
                 self.pipeline.calls.crowded,
             ),
             ("threads that are recorded late, for the kernel had no memory for them", counters.no_storage),
+            ("wakers whose stack was not taken, for they were too many at once", counters.unseen_wakers),
             ("waits that ended while their stack was taken", counters.moved_on),
             ("looks that left some waiting threads for the next", counters.postponed),
             ("ends of waits whose stack did not come", self.pipeline.waits.without_stack),

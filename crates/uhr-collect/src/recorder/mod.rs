@@ -20,7 +20,7 @@ use crate::modules::HeldFile;
 use crate::perf::{BeforeOthers, Decoder, Granted, Merger, RingLayout, Thinned, monotonic_ns};
 use crate::pipeline::Pipeline;
 use crate::procfs;
-use crate::reader::{Batch, EVENTS, Reader, Source, Stopped};
+use crate::reader::{Batch, Reader, Source, Stopped, is_of_programs};
 use crate::resident::ResidentPoll;
 use crate::tasks::{Followed, Tasks};
 use crate::unwind_choice::UnwindChoice;
@@ -29,6 +29,8 @@ use opening::Opened;
 
 /// How long records may wait before they are looked at, and between two looks at everything that is polled.
 const TICK: Duration = Duration::from_millis(10);
+/// The same where programs in the kernel do what has to be done in time.
+const TICK_WITH_PROGRAMS: Duration = Duration::from_millis(25);
 /// A thread that has waited this long without a known stack is looked at from outside.
 const OUTSIDE_AFTER_NS: u64 = 5_000_000;
 /// Stacks read from outside in one tick, at most: 20 us each, so at most a fifth of a CPU, and only while threads block
@@ -196,8 +198,9 @@ impl Recorder {
     pub fn run(&mut self, keep_going: &mut dyn FnMut() -> bool) -> Result<(), CollectError> {
         // What waits too long for its turn costs memory, and then samples.
         let _before_others = BeforeOthers::new();
+        let tick = if self.pipeline.tasks.has_sums() { TICK_WITH_PROGRAMS } else { TICK };
         while keep_going() {
-            match self.reader.receive(TICK) {
+            match self.reader.receive(tick) {
                 Ok(batch) => {
                     self.take(&batch);
                     let is_over = batch.is_over || self.is_over();
@@ -276,7 +279,7 @@ impl Recorder {
             self.pipeline.calls.see_window(window, &mut self.pipeline.writer);
         }
         for (ring, record) in batch.records() {
-            match Event::time_ns(record).filter(|_| ring == EVENTS) {
+            match Event::time_ns(record).filter(|_| is_of_programs(ring)) {
                 Some(time_ns) => self.merger.push_event(ring, time_ns, record),
                 None => self.merger.push(ring, record),
             }
@@ -315,7 +318,7 @@ impl Recorder {
 }
 
 fn hand_over(decoder: &Decoder, pipeline: &mut Pipeline, ring: usize, record: &[u8]) {
-    if ring == EVENTS {
+    if is_of_programs(ring) {
         match Event::parse(record) {
             Some(event) => pipeline.event(&event),
             None => pipeline.counted.malformed += 1,
