@@ -34,15 +34,14 @@ static __always_inline bool is_first_of_thread(s64 number, long result)
 
 /* Calls are counted as they end, however long ago they began: so a window sees long ones and short ones in their right
    share. */
-SEC("tp_btf/sys_exit")
-int BPF_PROG(on_exit, struct pt_regs *regs, long result)
+static __always_inline void end_call(struct pt_regs *regs, long result)
 {
     u64 now_ns = bpf_ktime_get_ns(), ns = 0;
     s64 number = regs->orig_ax;
-    if (is_first_of_thread(number, result)) return 0;
+    if (is_first_of_thread(number, result)) return;
     struct calls *own = own_calls(now_ns);
     if (!own && number == GETPPID && regs->di == settings.calibration) own = calls_of(bpf_get_current_task_btf(), now_ns);
-    if (!own) return 0;
+    if (!own) return;
     if (own->sums.since_ns) {
         number = own->sums.syscall;
         ns = now_ns - own->sums.since_ns;
@@ -53,6 +52,12 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long result)
     u16 error = result < 0 && result >= -MAX_ERRNO ? -result : 0;
     if (error > FIRST_RESTART) error = FIRST_RESTART;
     add_call(&own->sums, number, error, ns);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_exit, struct pt_regs *regs, long result)
+{
+    end_call(regs, result);
     return 0;
 }
 

@@ -36,6 +36,23 @@ enum {
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_USER_STACK = 256, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_NO_WAKEUP = 1 };
 
+/* Newer kernels (seen: 7.3) can take the CPU away from a thread in the middle of a program that a fork, an exec or a system
+   call runs. What must not be torn by the switch holds the CPU. (Meanwhile the kernel leaves the same program out for
+   others on that CPU; holding it is no help, for the thread then goes at the end of the hold, still in the program.
+   Sampler::left_out counts it.) Older kernels have no such functions, and no need of them. */
+extern void bpf_preempt_disable(void) __weak __ksym;
+extern void bpf_preempt_enable(void) __weak __ksym;
+
+static __always_inline void hold_cpu(void)
+{
+    if (bpf_ksym_exists(bpf_preempt_disable)) bpf_preempt_disable();
+}
+
+static __always_inline void release_cpu(void)
+{
+    if (bpf_ksym_exists(bpf_preempt_enable)) bpf_preempt_enable();
+}
+
 /* The registers as user space knows them: the context of perf_event programs has this layout by contract, so it is
    read plainly, never through CO-RE (the verifier would refuse it). */
 struct pt_regs {

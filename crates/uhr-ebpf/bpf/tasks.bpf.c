@@ -3,30 +3,32 @@
 #include "calls.h"
 #include "times.h"
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+static __always_inline void begin_thread(struct task_struct *parent, struct task_struct *child)
 {
     struct thread *maker = thread_of(parent);
-    if (settings.scope == UHR_MARKED && !maker) return 0;
+    if (settings.scope == UHR_MARKED && !maker) return;
     struct thread *thread = new_thread(child);
-    if (!thread) return 0;
+    if (!thread) return;
     thread->since_ns = bpf_ktime_get_ns();
     thread->state = UHR_RUNNABLE;
     if (maker) {
         thread->is_before_exec = maker->is_before_exec;
         woken_by(thread, maker->task, maker);
     }
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+    begin_thread(parent, child);
     return 0;
 }
 
-/* A new name. With an exec the kernel gives it just before it tells of the exec itself, so that the sums so far are
-   those of the old program. */
-SEC("tp_btf/task_rename")
-int BPF_PROG(on_rename, struct task_struct *task, const char *name)
+static __always_inline void rename_thread(struct task_struct *task)
 {
     struct thread *thread = thread_of(task);
     /* One thread can name another. */
-    if (!thread || task != bpf_get_current_task_btf()) return 0;
+    if (!thread || task != bpf_get_current_task_btf()) return;
     u64 now_ns = bpf_ktime_get_ns();
     turn_version(thread);
     if (thread->is_before_exec) {
@@ -43,6 +45,16 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
     tell_calls_of(task, false);
     /* The thread that executes a program becomes the first of its process. */
     thread->task = who(task);
+}
+
+/* A new name. With an exec the kernel gives it just before it tells of the exec itself, so that the sums so far are
+   those of the old program. */
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *name)
+{
+    hold_cpu();
+    rename_thread(task);
+    release_cpu();
     return 0;
 }
 

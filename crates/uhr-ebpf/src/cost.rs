@@ -77,8 +77,8 @@ impl Meter {
 
 fn so_far(object: &Object) -> Vec<ProgramCost> {
     let cost = |program: libbpf_rs::Program<'_>| {
-        let (runs, ns) = probe::run_stats(program.as_fd()).unwrap_or_default();
-        ProgramCost { name: program.name().to_string_lossy().into_owned(), runs, ns }
+        let stats = probe::run_stats(program.as_fd()).unwrap_or_default();
+        ProgramCost { name: program.name().to_string_lossy().into_owned(), runs: stats.runs, ns: stats.ns }
     };
     object.progs().filter(libbpf_rs::ProgramImpl::autoload).map(cost).collect()
 }

@@ -109,12 +109,27 @@ pub(crate) fn pid_namespace() -> u64 {
     if own == FIRST { 0 } else { own }
 }
 
-/// Measured runs of a program and their time.
-pub(crate) fn run_stats(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
+/// What the kernel counted of a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunStats {
+    /// Runs while they were measured.
+    pub(crate) runs: u64,
+    /// Their time.
+    pub(crate) ns: u64,
+    /// Runs left out because the program was at work on that CPU already.
+    pub(crate) left_out: u64,
+}
+
+/// What the kernel counted of a program so far.
+pub(crate) fn run_stats(program: BorrowedFd<'_>) -> Option<RunStats> {
     let mut found = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of_val(&found) as u32;
     // SAFETY: the kernel fills at most `bytes` of a struct of that size; it has no pointers that it would follow, all are 0.
     let result =
         unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut found, &raw mut bytes) };
-    (result == 0).then_some((found.run_cnt, found.run_time_ns))
+    (result == 0).then_some(RunStats {
+        runs: found.run_cnt,
+        ns: found.run_time_ns,
+        left_out: found.recursion_misses,
+    })
 }

@@ -234,10 +234,20 @@ impl Sampler {
         self.update(".data.dial", &0_u32.to_ne_bytes(), abi::bytes(&dial))
     }
 
-    /// Makes targets of the threads that the kernel had no memory for when they began: in a burst of new threads it can
-    /// run out of what it keeps ready.
+    /// Programs that the kernel did not run on some occasions, because they were at work on that CPU already, and how many.
+    pub fn left_out(&self) -> impl Iterator<Item = (String, u64)> {
+        let programs = self.object.progs().filter(libbpf_rs::ProgramImpl::autoload);
+        programs.filter_map(|program| {
+            let stats = probe::run_stats(program.as_fd()).filter(|stats| stats.left_out > 0)?;
+            Some((program.name().to_string_lossy().into_owned(), stats.left_out))
+        })
+    }
+
+    /// Makes targets of the threads that were not when they began. In a burst of new threads the kernel can run out of
+    /// the memory that it keeps ready.
     fn mark_late(&mut self) -> io::Result<()> {
-        let unmarked = self.counters().no_storage;
+        let left_out = self.left_out().find(|(program, _)| program == "on_fork");
+        let unmarked = self.counters().no_storage + left_out.map_or(0, |(_, count)| count);
         if let Some(mark) = self.mark.as_ref().filter(|_| unmarked > self.unmarked) {
             self.turn_from(monotonic_ns())?;
             run_iterator(mark)?;

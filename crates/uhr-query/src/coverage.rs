@@ -148,9 +148,12 @@ fn ledger(profile: &Profile, metric: Metric, seen: &Seen, is_part: bool) -> Samp
             lost: ledger.records_lost,
             ..SampleLedger::default()
         },
-        Metric::Syscalls | Metric::SyscallTime => {
-            SampleLedger { expected: seen.samples, captured: seen.samples, ..SampleLedger::default() }
-        }
+        Metric::Syscalls | Metric::SyscallTime => SampleLedger {
+            expected: seen.samples.saturating_add(ledger.syscalls_lost),
+            captured: seen.samples,
+            lost: ledger.syscalls_lost,
+            ..SampleLedger::default()
+        },
         Metric::Resident => SampleLedger::default(),
     };
     // Until a recording has ended nobody has counted what there should be.

@@ -151,6 +151,9 @@ pub struct Ledger {
     pub frames: BTreeMap<String, u64>,
     /// Threads whose exact time on CPU is not known (their events could not be opened, or records were lost).
     pub threads_inexact: u64,
+    /// System calls that were not counted though they should have been.
+    #[serde(default)]
+    pub syscalls_lost: u64,
     /// Any other miss, by name.
     #[serde(default)]
     pub misses: BTreeMap<String, u64>,

@@ -15,6 +15,8 @@ use crate::procfs;
 #[derive(Debug, Default)]
 pub(super) struct KernelSide {
     pub(super) counters: Counters,
+    /// How often programs were not run though they should have been.
+    pub(super) left_out: Vec<(String, u64)>,
     /// What the programs cost while they were measured, and how long that was.
     pub(super) costs: Option<(Vec<ProgramCost>, Duration)>,
     /// Programs that the kernel did not take, and why.
@@ -25,6 +27,13 @@ pub(super) struct KernelSide {
     pub(super) calls_refused: Option<String>,
     /// Why they were not used at all, where they could have been.
     pub(super) refused: Option<String>,
+}
+
+impl KernelSide {
+    /// System calls that the program which counts them was not run for.
+    fn calls_left_out(&self) -> u64 {
+        self.left_out.iter().find(|(program, _)| program == "on_exit").map_or(0, |(_, count)| *count)
+    }
 }
 
 impl Recorder {
@@ -48,6 +57,7 @@ impl Recorder {
             malformed: counted.malformed,
             stacks: endings.map(|(ending, count)| (ending.name().to_owned(), count)).collect(),
             threads_inexact: counters.ends_refused + counters.no_storage,
+            syscalls_lost: self.kernel_side.calls_left_out(),
             misses: self.kernel_misses(),
             cpus: counters
                 .ticks
@@ -98,6 +108,9 @@ impl Recorder {
         .into_iter()
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| (name.to_owned(), count))
+        .chain(self.kernel_side.left_out.iter().map(|(program, count)| {
+            (format!("runs of {program} that the kernel left out, for it ran on that CPU already"), *count)
+        }))
         .collect()
     }
 
@@ -123,12 +136,20 @@ impl Recorder {
             (counted.malformed, "records could not be understood"),
         ];
         let misses = misses.iter().filter(|(count, _)| *count > 0);
+        let calls_left_out = (side.calls_left_out() > 0).then(|| {
+            format!(
+                "{} system calls were not counted: the kernel left out the program that counts them, because it was at work \
+                 on the same CPU already",
+                side.calls_left_out()
+            )
+        });
         let calls = side.calls_refused.iter().map(|reason| {
             format!("system calls were not counted to the end, because the kernel did not take the program for it ({reason})")
         });
         let kept = side.kept.and_then(|kept| self.kept_to(kept));
         programs
             .chain(calls)
+            .chain(calls_left_out)
             .chain(kept)
             .chain(misses.map(|(count, words)| format!("{count} {words}")))
             .collect()

@@ -49,6 +49,7 @@ impl Recorder {
         .collect();
         misses.retain(|_, count| *count > 0);
         Ledger {
+            syscalls_lost: 0,
             cpu,
             faults: fault_ledger(of(EventKind::PageFault), counted.faults, granted.faults_a_sample),
             switches: counted.switches,

@@ -77,6 +77,11 @@ fn check(series: &str) {
     if has_ebpf {
         machine.ask("record-cgroup", IN_A_CGROUP);
         machine.ask("cgroup", "uhr query cgroup --group-by process,cgroup --json");
+        machine.ask("record-calls", "uhr record --syscalls -o calls -- calls");
+        machine.ask(
+            "calls",
+            "uhr query calls --metric syscalls --group-by thread-name,syscall,errno --limit 1000 --json",
+        );
     }
     let said = machine.boot();
     assert!(said.json("doctor").to_string().contains(&format!("Linux {series}.")), "it runs under {series}");
@@ -92,7 +97,27 @@ fn check(series: &str) {
     }
     if has_ebpf {
         check_cgroup(&said);
+        check_calls(&said);
     }
+}
+
+/// The calls that threads say they made, and how they ended. What is missing is told: newer kernels leave programs out.
+fn check_calls(said: &Said) {
+    let (truth, answer) = (said.json("record-calls"), said.json("calls"));
+    let mut lost = number(&answer["coverage"], "lost");
+    for (thread, syscall, errno) in [
+        ("asks", "getppid", "ok"),
+        ("polls", "recvfrom", "EAGAIN"),
+        ("seeks", "openat", "ENOENT"),
+        ("raises", "rt_sigreturn", "ok"),
+    ] {
+        let is_it =
+            |key: &Value| key["thread-name"] == thread && key["syscall"] == syscall && key["errno"] == errno;
+        let missing = number(&truth, thread) - sum(&answer, "self", is_it);
+        assert!(missing >= 0.0, "{thread}: {answer:#}");
+        lost -= missing;
+    }
+    assert!(lost >= 0.0, "{lost}: {answer:#}");
 }
 
 fn number(of: &Value, name: &str) -> f64 {
