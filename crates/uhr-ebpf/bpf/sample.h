@@ -61,14 +61,19 @@ static __always_inline void put_user_stack(struct draft *draft)
         return;
     }
     if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
-    u8 *out = draft->payload + begin;
-    /* The window lies where a copy would; so does what a function without a frame has on top of its stack. */
+    u64 *out = (u64 *)(draft->payload + begin), leaf[UHR_LEAF_BYTES / 8];
+    /* The windows lie where a copy would. The first also has what a function without a frame put on top of its stack. */
     struct window window = {.words = (u64 *)(draft->payload + 2 * UHR_MAX_FRAMES * 8)};
+    if (!read_window(&window, sample->sp & ~7ull)) window.bytes = 0;
+    bool has_leaf = window.bytes >= UHR_LEAF_BYTES && !(sample->sp & 7);
+    __builtin_memcpy(leaf, window.words, sizeof leaf);
     sample->flags |= UHR_CHAIN;
-    sample->user_frames = follow_frame_pointers(sample->ip, sample->sp, sample->bp, &window, (u64 *)out);
+    sample->user_frames = follow_frame_pointers(sample->ip, sample->sp, sample->bp, &window, out);
     if (sample->user_frames == UHR_MAX_FRAMES) sample->flags |= UHR_CHAIN_FULL;
     u32 top = begin + sample->user_frames * 8;
-    if (top <= 2 * UHR_MAX_FRAMES * 8 && !read_user(0, draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
+    if (!has_leaf || top > 2 * UHR_MAX_FRAMES * 8) return;
+    __builtin_memcpy(draft->payload + top, leaf, sizeof leaf);
+    sample->copied = UHR_LEAF_BYTES;
 }
 
 /* The time between two looks that come by this thread. */

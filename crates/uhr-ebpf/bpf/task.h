@@ -93,12 +93,14 @@ static __always_inline void woken_by(struct thread *thread, struct uhr_task wake
     for (u32 hop = 0; hop < UHR_HOPS; hop++) thread->wakers[hop + 1] = own ? own->wakers[hop] : (struct uhr_task){};
 }
 
-/* What the file is that a thread waits to read or write. */
+/* What the file is that a thread waits to read or write. At every such switch: pointers that the verifier knows are
+   followed directly, a read of memory costs 20 ns. */
 static __always_inline u8 file_kind(struct task_struct *task, u32 descriptor)
 {
-    struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-    struct file **all = BPF_CORE_READ(table, fd), *file = 0;
-    if (!all || descriptor >= BPF_CORE_READ(table, max_fds)) return UHR_FILE_UNKNOWN;
+    struct files_struct *files = task->files;
+    struct fdtable *table = files ? files->fdt : 0;
+    if (!table || descriptor >= table->max_fds) return UHR_FILE_UNKNOWN;
+    struct file **all = table->fd, *file = 0;
     if (bpf_probe_read_kernel(&file, sizeof file, all + descriptor) || !file) return UHR_FILE_UNKNOWN;
     switch (BPF_CORE_READ(file, f_inode, i_mode) & 0170000) {
     case 0010000: return UHR_FILE_PIPE;

@@ -31,14 +31,13 @@ static __always_inline bool read_window(struct window *window, u64 from)
 }
 
 /* Follows frame pointers from `bp` and writes the addresses to `out`, that of the instruction itself first. Gives their
-   number. A frame lies above its callee's, and nothing else is believed: what bp holds in code without frame pointers
-   may be anything. */
+   number. `window` is the one at the top of the stack, where the first frames most often are. A frame lies above its
+   callee's, and nothing else is believed: what bp holds in code without frame pointers may be anything. */
 static __always_inline u32 follow_frame_pointers(u64 ip, u64 sp, u64 bp, struct window *window, u64 *out)
 {
     u32 count = 1;
     u64 above = sp;
     out[0] = ip;
-    window->bytes = 0;
     for (u32 step = 0; step < UHR_MAX_FRAMES - 1; step++) {
         if (bp < above || bp & 7 || bp >= 1ull << 47) break;
         u64 offset = bp - window->start;
