@@ -18,7 +18,7 @@ use crate::perf::{
 
 /// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The same with the programs' rings, of 4 MiB a CPU, which each pass costs more.
+/// The same with the programs' rings, of 8 MiB a CPU, which each pass costs more.
 const PAUSE_OF_PROGRAMS: Duration = Duration::from_millis(25);
 /// Empty batches in a row that are handed on: they say that time has passed, so that what came before can be put in order.
 /// More would only wake the pipeline.

@@ -57,9 +57,9 @@ pub struct Options {
 impl Options {
     /// The settings that fit most.
     pub fn new(scope: Scope, cpus: Vec<i32>) -> Self {
-        // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for a quarter of one.
-        let ring_bytes = cpus.len().max(1) as u32 * (4 << 20);
-        let ring_bytes = ring_bytes.next_power_of_two().clamp(8 << 20, 128 << 20);
+        // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for half of one.
+        let ring_bytes = cpus.len().max(1) as u32 * (8 << 20);
+        let ring_bytes = ring_bytes.next_power_of_two().clamp(16 << 20, 128 << 20);
         Self {
             scope,
             cpus,
