@@ -19,15 +19,15 @@ struct Told {
     open: Option<(u32, u32, u64)>,
 }
 
-/// The largest part of a window that calls are believed to have lost to their being counted.
-const MOST_LOST: f64 = 0.9;
+/// The largest part of its time that a thread is believed to have lost to the counting of its calls.
+const MOST_LOST: f64 = 0.8;
 
-/// How much slower a thread made so many calls because they were counted. It is taken for one that only runs: those that
-/// wait make too few calls for it to matter.
-fn slowdown(window: CallWindow, calls: u32) -> f64 {
-    let length_ns = window.end_ns.saturating_sub(window.start_ns).max(1) as f64;
-    let lost_ns = (f64::from(calls) * window.cost_ns).min(MOST_LOST * length_ns);
-    length_ns / (length_ns - lost_ns)
+/// How much slower a thread made so many calls in a window, in `ran_ns` on a CPU, because they were counted. It is taken for
+/// one that the CPU holds up: one that waits makes too few calls for it to matter.
+fn slowdown(window: CallWindow, calls: u32, ran_ns: u64) -> f64 {
+    let ran_ns = (ran_ns as f64).max(1.0);
+    let lost_ns = (f64::from(calls.saturating_sub(1)) * window.cost_ns).min(MOST_LOST * ran_ns);
+    ran_ns / (ran_ns - lost_ns)
 }
 
 /// The system calls of all threads.
@@ -58,7 +58,8 @@ impl CallSums {
         let now_ns = calls.head.time_ns;
         let window = self.window.filter(|window| window.start_ns <= now_ns);
         let time_ns = window.map_or(now_ns, |window| now_ns.min(window.end_ns.saturating_sub(1)));
-        let slowdown = window.map_or(1.0, |window| slowdown(window, calls.all.saturating_sub(told.all)));
+        let new = calls.all.saturating_sub(told.all);
+        let slowdown = window.map_or(1.0, |window| slowdown(window, new, calls.ran_ns));
         told.all = calls.all;
         for call in &calls.ended {
             let before = told.calls.entry((call.syscall, call.error)).or_default();

@@ -175,6 +175,7 @@ struct uhr_calls {
     struct uhr_head head;
     u64 began_ns; /* when counting them began: which sums these are, whatever the thread is called by now */
     u64 since_ns; /* 0, or since when it has been in `syscall` */
+    u64 ran_ns;   /* time on CPU between the first and the last call that ended in the present window */
     u32 syscall;
     u32 count;    /* all that ended */
     u32 is_last;  /* the thread ends */
@@ -182,7 +183,7 @@ struct uhr_calls {
     struct uhr_call others;
     struct uhr_call calls[UHR_CALLS];
 };
-UHR_SIZE(struct uhr_calls, 1096);
+UHR_SIZE(struct uhr_calls, 1104);
 
 /* What the programs count, per CPU. */
 struct uhr_counters {
@@ -233,7 +234,7 @@ struct uhr_dial {
     u64 pass_ns;   /* when the present look began */
     u32 taken;     /* stacks that this pass has taken */
     u32 share;     /* of waits whose stack is taken as they begin, of 2^32 - 1 */
-    u32 counting;  /* system calls are counted now */
+    u32 counting;  /* 0, or the number of the window in which system calls are counted now */
     u32 unused;
 };
 UHR_SIZE(struct uhr_dial, 40);

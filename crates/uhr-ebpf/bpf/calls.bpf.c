@@ -8,20 +8,31 @@
 enum { FIRST_RESTART = 512, MAX_ERRNO = 4095 };
 enum { RT_SIGRETURN = 15, CLONE = 56, FORK = 57, VFORK = 58, GETPPID = 110, CLONE3 = 435 };
 
-/* Where the calls of the running thread are added up, if it is a target. */
-static __always_inline struct calls *own_calls(u64 now_ns)
+/* The running thread, if its calls are to be counted. */
+static __always_inline struct thread *counted_thread(struct task_struct *current)
 {
-    struct task_struct *current = bpf_get_current_task_btf();
     struct thread *thread = settings.scope == UHR_MARKED ? thread_of(current) : new_thread(current);
     if (!dial.counting || !thread || thread->is_before_exec || thread->is_outside) return 0;
-    return calls_of(current, now_ns);
+    return thread;
+}
+
+/* How long the thread ran while it made the calls of this window: counting them took a part of that. */
+static __always_inline void add_run(struct calls *own, struct thread *thread, u64 now_ns)
+{
+    u64 ran_ns = thread->on_cpu_ns + (thread->state == UHR_RUNNING ? now_ns - thread->since_ns : 0);
+    if (own->window != dial.counting) {
+        own->window = dial.counting;
+        own->ran_at_first = ran_ns;
+    }
+    own->sums.ran_ns = ran_ns - own->ran_at_first;
 }
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_enter, struct pt_regs *regs, long number)
 {
     u64 now_ns = bpf_ktime_get_ns();
-    struct calls *own = own_calls(now_ns);
+    struct task_struct *current = bpf_get_current_task_btf();
+    struct calls *own = counted_thread(current) ? calls_of(current, now_ns) : 0;
     if (own) begin_call(own, number, now_ns);
     return 0;
 }
@@ -39,9 +50,12 @@ static __always_inline void end_call(struct pt_regs *regs, long result)
     u64 now_ns = bpf_ktime_get_ns(), ns = 0;
     s64 number = regs->orig_ax;
     if (is_first_of_thread(number, result)) return;
-    struct calls *own = own_calls(now_ns);
-    if (!own && number == GETPPID && regs->di == settings.calibration) own = calls_of(bpf_get_current_task_btf(), now_ns);
+    struct task_struct *current = bpf_get_current_task_btf();
+    struct thread *thread = counted_thread(current);
+    bool is_calibration = number == GETPPID && regs->di == settings.calibration;
+    struct calls *own = thread || is_calibration ? calls_of(current, now_ns) : 0;
     if (!own) return;
+    if (thread) add_run(own, thread, now_ns);
     if (own->sums.since_ns) {
         number = own->sums.syscall;
         ns = now_ns - own->sums.since_ns;

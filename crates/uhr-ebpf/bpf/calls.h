@@ -8,8 +8,9 @@
 /* Sums only grow, so that whoever reads them needs no lock. */
 struct calls {
     struct uhr_calls sums;
-    u32 told; /* how many had ended when they were last told */
-    u32 unused;
+    u32 told;         /* how many had ended when they were last told */
+    u32 window;       /* in which the last call ended */
+    u64 ran_at_first; /* the thread's time on CPU when the first call ended in it */
 };
 
 struct {

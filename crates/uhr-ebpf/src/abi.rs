@@ -79,8 +79,8 @@ plain! {
     /// struct uhr_call
     Call = 16 { ns: u64, count: u32, syscall: u16, error: u16, }
     /// struct uhr_calls
-    Calls = 1096 {
-        head: Head, began_ns: u64, since_ns: u64, syscall: u32, count: u32, is_last: u32, unused: u32, others: Call,
+    Calls = 1104 {
+        head: Head, began_ns: u64, since_ns: u64, ran_ns: u64, syscall: u32, count: u32, is_last: u32, unused: u32, others: Call,
         calls: [Call; CALLS],
     }
     /// struct uhr_counters

@@ -29,6 +29,25 @@ pub(crate) struct Counter {
     pub(crate) window: Option<(Link, u64, f64)>,
     /// Calls are counted now.
     pub(crate) is_on: bool,
+    /// Windows that were opened.
+    pub(crate) windows: u32,
+    /// What counting cost a call in the last windows, in nanoseconds.
+    costs: Vec<f64>,
+}
+
+impl Counter {
+    /// Takes in what counting cost a call in one more window; gives the median of the last. One window alone may say
+    /// anything, where something else wanted the CPU too.
+    fn cost_ns(&mut self, measured: f64) -> f64 {
+        const KEPT: usize = 31;
+        if self.costs.len() == KEPT {
+            self.costs.remove(0);
+        }
+        self.costs.push(measured.max(0.0));
+        let mut sorted = self.costs.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    }
 }
 
 /// System calls of one kind that ended in one way.
@@ -57,6 +76,8 @@ pub struct Calls {
     pub is_last: bool,
     /// How many have ended.
     pub all: u32,
+    /// Time on CPU between the first and the last that ended in the present window.
+    pub ran_ns: u64,
     /// Calls that have ended.
     pub ended: Vec<Call>,
 }
@@ -73,6 +94,7 @@ impl Calls {
             open: (raw.since_ns != 0).then_some((raw.syscall, raw.since_ns)),
             is_last: raw.is_last != 0,
             all: raw.count,
+            ran_ns: raw.ran_ns,
             ended: all.filter(|call| call.count > 0).collect(),
         }
     }
@@ -123,9 +145,11 @@ impl crate::Sampler {
         let before_ns = call_ns(self.calibration);
         let link = self.attach("on_exit").map_err(|error| io::Error::other(error.to_string()))?;
         self.counter.is_on = true;
+        self.counter.windows += 1;
         self.turn()?;
         let start_ns = crate::sampler::monotonic_ns();
-        self.counter.window = Some((link, start_ns, (call_ns(self.calibration) - before_ns).max(0.0)));
+        let cost_ns = self.counter.cost_ns(call_ns(self.calibration) - before_ns);
+        self.counter.window = Some((link, start_ns, cost_ns));
         Ok(())
     }
 

@@ -229,7 +229,8 @@ impl Sampler {
     /// The same; what threads do that are marked now, they have done since `start_ns`.
     fn turn_from(&self, start_ns: u64) -> io::Result<()> {
         let (period_ns, share) = self.waits;
-        let (counting, pass_ns) = (u32::from(self.counter.is_on), monotonic_ns());
+        let counting = if self.counter.is_on { self.counter.windows.max(1) } else { 0 };
+        let pass_ns = monotonic_ns();
         let dial = abi::Dial { start_ns, period_ns, pass_ns, taken: 0, share, counting, unused: 0 };
         self.update(".data.dial", &0_u32.to_ne_bytes(), abi::bytes(&dial))
     }

