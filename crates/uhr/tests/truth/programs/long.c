@@ -1,4 +1,5 @@
-/* Two functions that take turns for some seconds, three times as long in one as in the other. */
+/* Two functions that take turns for some seconds, three times as long in one as in the other. Their turns vary, so that no
+   clock keeps step with them. */
 #include "planted.h"
 
 static volatile uint64_t kept;
@@ -17,9 +18,11 @@ NOINLINE uint64_t some(uint64_t until) {
 
 int main(void) {
     uint64_t in_most = 0, in_some = 0;
-    for (int i = 0; i < 1500; i++) {
-        in_most += most(2250000);
-        in_some += some(750000);
+    for (uint64_t i = 0, random = 1; i < 1500; i++) {
+        STEP(random);
+        uint64_t turn = 250000 + (random >> 40) % 1000000;
+        in_most += most(3 * turn);
+        in_some += some(turn);
     }
     printf("{\"most\": %llu, \"some\": %llu, \"cpu_ns\": %llu}\n", (unsigned long long)in_most, (unsigned long long)in_some,
            (unsigned long long)clock_ns(CLOCK_PROCESS_CPUTIME_ID));
