@@ -19,6 +19,9 @@ const SHARE: u32 = 500;
 /// How often sums are told where calls are counted all the time.
 const TELLING: Duration = Duration::from_millis(250);
 
+/// When there is nothing more to be done: whoever waits for the next time must not find it in the past.
+const NEVER: Duration = Duration::from_secs(3600);
+
 /// The clock of the windows, or of the telling.
 #[derive(Debug)]
 pub(crate) struct CallWindows {
@@ -49,22 +52,26 @@ impl CallWindows {
     }
 
     /// Tells, opens or closes if it is time to. Gives the window that was closed.
-    pub(crate) fn take(&mut self, sampler: &mut Sampler, always: bool, is_last: bool) -> Option<CallWindow> {
-        if !sampler.can_count() || (!is_last && !self.remaining().is_zero()) {
+    pub(crate) fn take(&mut self, sampler: &mut Sampler, is_last: bool) -> Option<CallWindow> {
+        if !is_last && !self.remaining().is_zero() {
             return None;
         }
-        if always {
+        if !sampler.can_count() {
+            self.next = Instant::now() + NEVER;
+            return None;
+        }
+        if sampler.counts_always() {
             // What fails comes with the next telling: sums only grow.
             let _ = sampler.tell_calls();
             self.next = Instant::now() + TELLING;
             return None;
         }
-        if self.is_paused && sampler.window_since_ns().is_none() {
+        if self.is_paused && !sampler.has_window() {
             self.next = Instant::now() + DISTANCE;
             return None;
         }
         let before_ns = thread_cpu_ns();
-        let closed = if sampler.window_since_ns().is_some() {
+        let closed = if sampler.has_window() {
             let closed = sampler.close_window();
             self.took_ns += thread_cpu_ns().saturating_sub(before_ns);
             let wanted = DISTANCE.max(Duration::from_nanos(self.took_ns) * SHARE);
@@ -80,7 +87,7 @@ impl CallWindows {
         };
         closed.unwrap_or_else(|error| {
             self.refused = Some(error.to_string());
-            self.next = Instant::now() + Duration::from_secs(3600);
+            self.next = Instant::now() + NEVER;
             None
         })
     }

@@ -21,6 +21,8 @@ pub(crate) struct Overhead {
     /// As a share of the time of all CPUs.
     limit: f64,
     cpus: f64,
+    /// Samples a second and CPU, where nothing is lowered.
+    frequency: u32,
     since: Instant,
     cpu_ns: u64,
     /// Time of the programs in the kernel in the windows in which they were measured, and the length of those.
@@ -46,10 +48,11 @@ pub(crate) struct Kept {
 }
 
 impl Overhead {
-    pub(crate) fn new(limit: f64, cpus: usize) -> Self {
+    pub(crate) fn new(limit: f64, cpus: usize, frequency: u32) -> Self {
         Self {
             limit,
             cpus: cpus.max(1) as f64,
+            frequency,
             since: Instant::now(),
             cpu_ns: process_cpu_ns(),
             programs: Default::default(),
@@ -64,7 +67,7 @@ impl Overhead {
         self.kept
     }
 
-    /// Looks at the cost if it is time to; gives the number of halvings if it changes.
+    /// Looks at the cost if it is time to, and sets the clocks by it; gives the number of halvings if it changes.
     pub(crate) fn take(&mut self, sampler: &Sampler) -> Option<u32> {
         let elapsed = self.since.elapsed();
         if elapsed < WINDOW {
@@ -84,7 +87,10 @@ impl Overhead {
         if self.level > 0 {
             self.kept.lowered += elapsed;
         }
-        self.next_level(share)
+        let level = self.next_level(share)?;
+        // If the kernel refuses, the cost stays, and is told.
+        let _ = sampler.set_frequency((self.frequency >> level).max(1));
+        Some(level)
     }
 
     fn next_level(&mut self, share: f64) -> Option<u32> {
@@ -116,7 +122,7 @@ mod tests {
 
     #[test]
     fn rates_fall_at_once_and_rise_when_it_has_been_calm() {
-        let mut overhead = Overhead::new(0.01, 2);
+        let mut overhead = Overhead::new(0.01, 2, 999);
         assert_eq!(overhead.next_level(0.009), None);
         assert_eq!(overhead.next_level(0.035), Some(2), "four times as much: a quarter of the rates");
         assert_eq!(overhead.next_level(0.011), Some(3));

@@ -52,15 +52,21 @@ pub(crate) struct Source {
     pub(crate) session: Session,
     /// The programs in the kernel, where they take the samples; the session then brings the sideband alone.
     pub(crate) sampler: Option<Sampler>,
-    /// They count system calls all the time, and not in windows.
-    pub(crate) counts_always: bool,
-    /// Samples a second and CPU.
-    pub(crate) frequency: u32,
     /// What recording may cost, where there is a limit.
     pub(crate) overhead: Option<Overhead>,
 }
 
 impl Source {
+    /// Does what the programs in the kernel need done by now. Gives the window of counting system calls that was closed.
+    fn serve(&mut self, looks: &mut Looks, is_last: bool) -> Option<CallWindow> {
+        let sampler = self.sampler.as_mut()?;
+        looks.take(sampler, is_last);
+        if let Some(level) = self.overhead.as_mut().and_then(|overhead| overhead.take(sampler)) {
+            looks.slow_down(1 << level);
+        }
+        looks.windows.take(sampler, is_last)
+    }
+
     fn stop(&mut self) {
         // If the kernel refuses, more is recorded than asked, and no harm is done.
         let _ = self.session.disable();
@@ -85,7 +91,7 @@ pub(crate) struct Batch {
     pub(crate) gone: Vec<u32>,
     /// The mean distance of two looks at waiting threads.
     pub(crate) wait_period_ns: u64,
-    /// The window of counting system calls that was closed in this pass.
+    /// The windows of counting system calls that were closed.
     pub(crate) windows: Vec<CallWindow>,
     /// Every target is gone: nothing more will come.
     pub(crate) is_over: bool,
@@ -230,18 +236,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
             let _ = source.session.wait(pause);
         }
         let at_ns = monotonic_ns();
-        let window = match &mut source.sampler {
-            Some(sampler) => {
-                looks.take(sampler, stop);
-                if let Some(level) = source.overhead.as_mut().and_then(|overhead| overhead.take(sampler)) {
-                    looks.slow_down(1 << level);
-                    // If the kernel refuses, the cost stays, and is told.
-                    let _ = sampler.set_frequency((source.frequency >> level).max(1));
-                }
-                looks.windows.take(sampler, source.counts_always, stop)
-            }
-            None => None,
-        };
+        let window = source.serve(&mut looks, stop);
         let (mut batch, samples) = Batch::of(&mut source, &decoder, ladder.kind());
         if ladder.see(samples, batch.started_ns) && !stop {
             // If the kernel refuses, what is lost is counted.

@@ -11,7 +11,7 @@ enum { RT_SIGRETURN = 15, CLONE = 56, FORK = 57, VFORK = 58, GETPPID = 110, CLON
 /* The running thread, if its calls are to be counted. */
 static __always_inline struct thread *counted_thread(struct task_struct *current)
 {
-    struct thread *thread = settings.scope == UHR_MARKED ? thread_of(current) : new_thread(current);
+    struct thread *thread = target_of(current);
     if (!dial.counting || !thread || thread->is_before_exec || thread->is_outside) return 0;
     return thread;
 }

@@ -123,7 +123,7 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
     u64 now_ns = bpf_ktime_get_ns();
     struct thread *thread;
     if (prev->pid) {
-        thread = settings.scope == UHR_MARKED ? thread_of(prev) : new_thread(prev);
+        thread = target_of(prev);
         if (thread) {
             leave_cpu(thread, prev, is_preempted, now_ns);
             if (state_of(prev) & TASK_DEAD) {
@@ -138,7 +138,7 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
         }
     }
     if (next->pid) {
-        thread = settings.scope == UHR_MARKED ? thread_of(next) : new_thread(next);
+        thread = target_of(next);
         if (thread) get_cpu(thread, now_ns);
     }
     return 0;

@@ -86,6 +86,12 @@ static __always_inline struct thread *new_thread(struct task_struct *task)
     return thread;
 }
 
+/* What is kept of a task, if it is a target; where all are, it becomes one. */
+static __always_inline struct thread *target_of(struct task_struct *task)
+{
+    return settings.scope == UHR_MARKED ? thread_of(task) : new_thread(task);
+}
+
 /* Who ended its wait, or made it; and who had ended that one's (`own`, if it is a target) last wait, and so on. */
 static __always_inline void woken_by(struct thread *thread, struct uhr_task waker, struct thread *own)
 {

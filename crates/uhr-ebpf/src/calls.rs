@@ -11,8 +11,6 @@ use crate::event::{Head, head};
 /// Whether and when system calls are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Counting {
-    /// Never.
-    Never,
     /// While a window is open ([`Sampler::open_window`](crate::Sampler::open_window)): how many, and how they end.
     #[default]
     InWindows,
@@ -29,6 +27,8 @@ pub(crate) struct Counter {
     pub(crate) window: Option<(Link, u64, f64)>,
     /// Calls are counted now.
     pub(crate) is_on: bool,
+    /// And measured, all the time.
+    pub(crate) is_always: bool,
     /// Windows that were opened.
     pub(crate) windows: u32,
     /// What counting cost a call in the last windows, in nanoseconds.
@@ -134,9 +134,14 @@ impl crate::Sampler {
         self.counter.tell.is_some()
     }
 
-    /// Since when the open window is open.
-    pub fn window_since_ns(&self) -> Option<u64> {
-        self.counter.window.as_ref().map(|window| window.1)
+    /// Whether they are counted all the time.
+    pub fn counts_always(&self) -> bool {
+        self.counter.is_always
+    }
+
+    /// Whether a window is open.
+    pub fn has_window(&self) -> bool {
+        self.counter.window.is_some()
     }
 
     /// Begins to count system calls.

@@ -127,7 +127,8 @@ impl Sampler {
         let mark = self.attach("mark")?;
         self.attach_calls(options)?;
         self.since_ns = monotonic_ns();
-        self.counter.is_on = options.counting == Counting::Always;
+        self.counter.is_always = options.counting == Counting::Always;
+        self.counter.is_on = self.counter.is_always;
         self.turn().map_err(LoadError::at("setting the start"))?;
         for _ in 0..2 {
             run_iterator(&mark).map_err(LoadError::at("marking the targets"))?;
@@ -142,17 +143,19 @@ impl Sampler {
     fn attach_calls(&mut self, options: &Options) -> Result<(), LoadError> {
         let is_optional = options.counting == Counting::InWindows;
         let names: &[&'static str] = match options.counting {
-            Counting::Never => return Ok(()),
             Counting::InWindows => &["on_last_call"],
             Counting::Always => &["on_last_call", "on_exit", "on_enter"],
         };
-        match names.iter().map(|name| self.attach(name)).collect::<Result<Vec<_>, _>>() {
-            Ok(links) => self.links.extend(links),
-            Err(_) if is_optional => return Ok(()),
-            Err(error) => return Err(error),
+        let links = names.iter().map(|name| self.attach(name)).collect::<Result<Vec<_>, _>>();
+        match links.and_then(|links| Ok((links, self.attach("tell_calls")?))) {
+            Ok((links, tell)) => {
+                self.links.extend(links);
+                self.counter.tell = Some(tell);
+                Ok(())
+            }
+            Err(_) if is_optional => Ok(()),
+            Err(error) => Err(error),
         }
-        self.counter.tell = Some(self.attach("tell_calls")?);
-        Ok(())
     }
 
     fn attach_events(&mut self, options: &Options) -> Result<(), LoadError> {

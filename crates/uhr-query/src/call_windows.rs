@@ -24,6 +24,13 @@ struct Window {
     stands_for_ns: u64,
 }
 
+impl Window {
+    /// How much that was counted in it stands for.
+    fn scaled(self, counted: u64) -> u64 {
+        (counted as f64 * self.stands_for_ns as f64 / self.open_ns as f64).round() as u64
+    }
+}
+
 /// The fewest windows that say how far to trust their sum.
 const FEWEST: usize = 5;
 
@@ -60,8 +67,7 @@ impl CallWindows {
 
     /// How much that was counted at this time stands for.
     pub(crate) fn scaled(&self, counted: u64, time_ns: u64) -> u64 {
-        let Some(window) = self.at(time_ns).map(|at| self.windows[at]) else { return 0 };
-        (counted as f64 * window.stands_for_ns as f64 / window.open_ns as f64).round() as u64
+        self.at(time_ns).map_or(0, |at| self.windows[at].scaled(counted))
     }
 
     /// What an answer says about them.
@@ -99,9 +105,8 @@ impl CallWindows {
             }
             let mut sums = vec![0u64; self.windows.len()];
             for row in at {
-                if let Some(window) = self.at(rows.time_ns[row]) {
-                    let more = self.scaled(rows.weight[row], rows.time_ns[row]);
-                    sums[window] = sums[window].saturating_add(more);
+                if let Some(at) = self.at(rows.time_ns[row]) {
+                    sums[at] = sums[at].saturating_add(self.windows[at].scaled(rows.weight[row]));
                 }
             }
             Ok(sums)

@@ -112,9 +112,7 @@ impl Opened {
             ..settings_of(options, &unwinding)
         };
         let kernel_side = KernelSide { refused, ..KernelSide::default() };
-        let frequency = settings.frequency_hz;
-        let source = Source { session, sampler: None, counts_always: false, frequency, overhead: None };
-        Ok(Self { source, settings, kernel_side })
+        Ok(Self { source: Source { session, sampler: None, overhead: None }, settings, kernel_side })
     }
 
     fn ebpf(options: &Options, target: &Target, unwinding: &Unwinding) -> Result<Self, CollectError> {
@@ -138,15 +136,9 @@ impl Opened {
             ..settings_of(options, unwinding)
         };
         let kernel_side = KernelSide { missing: sampler.missing().to_vec(), ..KernelSide::default() };
-        let overhead = options.max_overhead.map(|limit| Overhead::new(limit, perf::online_cpus().len()));
-        let source = Source {
-            session,
-            sampler: Some(sampler),
-            counts_always: options.syscalls,
-            frequency: options.frequency,
-            overhead,
-        };
-        Ok(Self { source, settings, kernel_side })
+        let cpus = perf::online_cpus().len();
+        let overhead = options.max_overhead.map(|limit| Overhead::new(limit, cpus, options.frequency));
+        Ok(Self { source: Source { session, sampler: Some(sampler), overhead }, settings, kernel_side })
     }
 }
 
