@@ -78,6 +78,7 @@ struct inode { u16 i_mode; } CORE;
 struct file { struct inode *f_inode; } CORE;
 struct fdtable { u32 max_fds; struct file **fd; } CORE;
 struct files_struct { struct fdtable *fdt; } CORE;
+struct sched_entity { u64 sum_exec_runtime; } CORE;
 struct task_struct {
     void *stack;
     u32 flags;
@@ -86,6 +87,7 @@ struct task_struct {
     s32 pid, tgid;
     u32 in_iowait : 1;
     u64 min_flt, maj_flt;
+    struct sched_entity se;
     struct task_struct *real_parent, *group_leader;
     struct pid *thread_pid;
     struct signal_struct *signal;

@@ -29,10 +29,51 @@ static __always_inline bool is_interrupt(void *ctx, struct task_struct *current)
     return saved && (s64)saved->orig_ax < 0;
 }
 
+static __always_inline void tell_end(struct thread *thread, u64 now_ns)
+{
+    struct uhr_wait_end end = {.since_ns = thread->since_ns, .woken_ns = thread->woken_ns, .wait = thread->wait, .why = thread->why};
+    head(&end.head, UHR_WAIT_END, thread->task, now_ns);
+    emit(&end, sizeof end, UHR_WAIT_END);
+}
+
+static __always_inline void get_cpu(struct thread *thread, u64 now_ns)
+{
+    bool is_counted = !thread->is_before_exec && !thread->is_outside;
+    turn_version(thread);
+    if (thread->state == UHR_WAITING) {
+        u64 woken_ns = thread->woken_ns;
+        if (woken_ns < thread->since_ns) {
+            if (!woken_ns) thread->unwoken++;
+            woken_ns = woken_ns ? thread->since_ns : now_ns;
+        }
+        if (is_counted) {
+            add_wait(thread, woken_ns - thread->since_ns);
+            thread->runqueue_ns += now_ns - woken_ns;
+        }
+        if (thread->looked_at == thread->wait) tell_end(thread, now_ns);
+    } else if (thread->state == UHR_RUNNABLE && is_counted) {
+        thread->runqueue_ns += now_ns - thread->since_ns;
+    }
+    thread->state = UHR_RUNNING;
+    thread->since_ns = now_ns;
+    thread->woken_ns = 0;
+    turn_version(thread);
+}
+
+/* Of some threads the kernel does not tell that they leave a CPU (seen: those of a machine's supervisor), and so not who
+   gets it. When that one leaves in its turn, the scheduler's count says how long it has run. */
+static __always_inline void catch_up(struct thread *thread, struct task_struct *task, u64 now_ns)
+{
+    u64 ran_ns = task->se.sum_exec_runtime - thread->executed_ns, gap_ns = now_ns - thread->since_ns;
+    if (thread->executed_ns && thread->state != UHR_RUNNING) get_cpu(thread, now_ns - (ran_ns < gap_ns ? ran_ns : gap_ns));
+    thread->executed_ns = task->se.sum_exec_runtime;
+}
+
 static __always_inline void leave_cpu(struct thread *thread, struct task_struct *task, bool is_preempted, u64 now_ns)
 {
     u32 state = state_of(task);
     if (settings.scope == UHR_CGROUP) is_inside(thread, is_in_cgroup());
+    catch_up(thread, task, now_ns);
     turn_version(thread);
     if (thread->state == UHR_RUNNING && !thread->is_before_exec && !thread->is_outside) thread->on_cpu_ns += now_ns - thread->since_ns;
     thread->since_ns = now_ns;
@@ -84,37 +125,6 @@ static __always_inline void take_by_lot(void *ctx, struct thread *thread, struct
     draft->sample.flags = UHR_AT_SWITCH;
     put_own_stack(ctx, draft, current);
     emit_sample(draft);
-}
-
-static __always_inline void tell_end(struct thread *thread, u64 now_ns)
-{
-    struct uhr_wait_end end = {.since_ns = thread->since_ns, .woken_ns = thread->woken_ns, .wait = thread->wait, .why = thread->why};
-    head(&end.head, UHR_WAIT_END, thread->task, now_ns);
-    emit(&end, sizeof end, UHR_WAIT_END);
-}
-
-static __always_inline void get_cpu(struct thread *thread, u64 now_ns)
-{
-    bool is_counted = !thread->is_before_exec && !thread->is_outside;
-    turn_version(thread);
-    if (thread->state == UHR_WAITING) {
-        u64 woken_ns = thread->woken_ns;
-        if (woken_ns < thread->since_ns) {
-            if (!woken_ns) thread->unwoken++;
-            woken_ns = woken_ns ? thread->since_ns : now_ns;
-        }
-        if (is_counted) {
-            add_wait(thread, woken_ns - thread->since_ns);
-            thread->runqueue_ns += now_ns - woken_ns;
-        }
-        if (thread->looked_at == thread->wait) tell_end(thread, now_ns);
-    } else if (thread->state == UHR_RUNNABLE && is_counted) {
-        thread->runqueue_ns += now_ns - thread->since_ns;
-    }
-    thread->state = UHR_RUNNING;
-    thread->since_ns = now_ns;
-    thread->woken_ns = 0;
-    turn_version(thread);
 }
 
 SEC("tp_btf/sched_switch")
