@@ -16,23 +16,18 @@ fn phases_in(said: &str, from_ns: u64, to_ns: u64) -> Vec<String> {
     overlapping.map(|((phase, _), _)| format!("phase_{phase}")).collect()
 }
 
-/// Records two seconds of the program. The window is as long as was asked; on a machine so busy that uhr itself has to
-/// wait for a CPU, once in three times.
+/// Records two seconds of the program, which runs for thirty. On a busy host uhr too waits for its turn: longer than a
+/// tenth of a second may pass before its programs are attached, or gone, and the window tells of all of it.
 fn two_seconds(behaviour: &str) -> Option<Recorded> {
     let place = Place::new();
     let program = place.c("phases.c", &[]);
-    let mut lengths = Vec::new();
-    for attempt in ["first", "second", "third"] {
-        let recorded = place.record(Who::Us, attempt, &["--duration", "2s"], &[&program, &"30", &behaviour]);
-        let recorded = recorded.or_skip()?;
-        assert_last_functions(&recorded);
-        let window = Recording::open(&recorded.rec).unwrap().manifest.window;
-        lengths.push((window.end_ns - window.start_ns) as f64 / 1e9);
-        if lengths.last().is_some_and(|length| (length - 2.0).abs() <= 0.05) {
-            return Some(recorded);
-        }
-    }
-    panic!("recorded {lengths:?} s instead of two");
+    let recorded = place.record(Who::Us, "rec", &["--duration", "2s"], &[&program, &"30", &behaviour]);
+    let recorded = recorded.or_skip()?;
+    assert_last_functions(&recorded);
+    let window = Recording::open(&recorded.rec).unwrap().manifest.window;
+    let length_s = (window.end_ns - window.start_ns) as f64 / 1e9;
+    assert!((2.0..4.0).contains(&length_s), "recorded {length_s} s instead of two");
+    Some(recorded)
 }
 
 /// The functions that ran last are in the recording, and nothing that ran later.
