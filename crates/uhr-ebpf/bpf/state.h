@@ -20,7 +20,7 @@ struct thread {
     u64 woken_ns;
     u64 on_cpu_ns;
     u64 runqueue_ns;
-    u64 executed_ns; /* the scheduler's own count of the former, when it last left a CPU */
+    u64 executed_ns; /* by the scheduler's own count, when it last left a CPU */
     u64 passed_ns; /* when the last look came by that could have taken its stack */
     u64 gap_ns;    /* and how long before it none did */
     u32 switches, told_switches; /* the latter: when its sums were last told */

@@ -39,7 +39,6 @@ static __always_inline void tell_end(struct thread *thread, u64 now_ns)
 static __always_inline void get_cpu(struct thread *thread, u64 now_ns)
 {
     bool is_counted = !thread->is_before_exec && !thread->is_outside;
-    turn_version(thread);
     if (thread->state == UHR_WAITING) {
         u64 woken_ns = thread->woken_ns;
         if (woken_ns < thread->since_ns) {
@@ -57,25 +56,34 @@ static __always_inline void get_cpu(struct thread *thread, u64 now_ns)
     thread->state = UHR_RUNNING;
     thread->since_ns = now_ns;
     thread->woken_ns = 0;
-    turn_version(thread);
 }
 
-/* Of some threads the kernel does not tell that they leave a CPU (seen: those of a machine's supervisor), and so not who
-   gets it. When that one leaves in its turn, the scheduler's count says how long it has run. */
-static __always_inline void catch_up(struct thread *thread, struct task_struct *task, u64 now_ns)
+/* How long the thread has run since it last left a CPU, by the scheduler's own count. */
+static __always_inline u64 ran_since_it_left(struct thread *thread, struct task_struct *task)
 {
-    u64 ran_ns = task->se.sum_exec_runtime - thread->executed_ns, gap_ns = now_ns - thread->since_ns;
-    if (thread->executed_ns && thread->state != UHR_RUNNING) get_cpu(thread, now_ns - (ran_ns < gap_ns ? ran_ns : gap_ns));
-    thread->executed_ns = task->se.sum_exec_runtime;
+    u64 executed_ns = task->se.sum_exec_runtime, ran_ns = executed_ns - thread->executed_ns;
+    thread->executed_ns = executed_ns;
+    return ran_ns;
+}
+
+/* Of some threads the kernel does not tell that they get a CPU or leave it (seen: those of a machine's supervisor), and so
+   not whose turn it is then. The scheduler's count knows: what a thread did not run of its turn, it waited for its CPU. */
+static __always_inline void end_turn(struct thread *thread, struct task_struct *task, u64 now_ns)
+{
+    u64 ran_ns = ran_since_it_left(thread, task), gap_ns = now_ns - thread->since_ns;
+    if (ran_ns > gap_ns) ran_ns = gap_ns;
+    if (thread->state == UHR_WAITING || thread->state == UHR_RUNNABLE) get_cpu(thread, now_ns - ran_ns);
+    if (thread->state != UHR_RUNNING || thread->is_before_exec || thread->is_outside) return;
+    thread->on_cpu_ns += ran_ns;
+    thread->runqueue_ns += now_ns - thread->since_ns - ran_ns;
 }
 
 static __always_inline void leave_cpu(struct thread *thread, struct task_struct *task, bool is_preempted, u64 now_ns)
 {
     u32 state = state_of(task);
     if (settings.scope == UHR_CGROUP) is_inside(thread, is_in_cgroup());
-    catch_up(thread, task, now_ns);
     turn_version(thread);
-    if (thread->state == UHR_RUNNING && !thread->is_before_exec && !thread->is_outside) thread->on_cpu_ns += now_ns - thread->since_ns;
+    end_turn(thread, task, now_ns);
     thread->since_ns = now_ns;
     thread->switches++;
     if (is_preempted || !state) {
@@ -149,7 +157,11 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev, struct task
     }
     if (next->pid) {
         thread = target_of(next);
-        if (thread) get_cpu(thread, now_ns);
+        if (thread) {
+            turn_version(thread);
+            get_cpu(thread, now_ns);
+            turn_version(thread);
+        }
     }
     return 0;
 }

@@ -38,6 +38,7 @@ static __always_inline void rename_thread(struct task_struct *task)
         thread->on_cpu_ns += now_ns - thread->since_ns;
         thread->since_ns = now_ns;
     }
+    thread->executed_ns = task->se.sum_exec_runtime; /* as of the scheduler's last tick */
     turn_version(thread);
     struct uhr_times times = {};
     put_times(&times, thread, task, UHR_RENAMED);
