@@ -15,7 +15,7 @@ const DISTANCE: Duration = Duration::from_millis(250);
 /// Of the first from the start: a short program is to have one too.
 const FIRST: Duration = Duration::from_millis(20);
 /// Opening and closing may take one part in so many of one CPU.
-const SHARE: u32 = 500;
+const SHARE: u32 = 1000;
 /// How often sums are told where calls are counted all the time.
 const TELLING: Duration = Duration::from_millis(250);
 

@@ -2,7 +2,7 @@
 //! are made from later.
 //!
 //! One sample's way: the kernel writes it into a ring ([`perf`]); a reader thread copies it out; records of all rings are
-//! put in order of time; the pipeline unwinds its stack ([`unwind`]), turns addresses into frames of modules, and hands
+//! put in order of time; the pipeline unwinds its stack ([`uhr_unwind`]), turns addresses into frames of modules, and hands
 //! rows to the recording. [`Recorder`] is the whole of it.
 
 mod address_space;
@@ -16,6 +16,7 @@ mod host;
 mod intern;
 mod interrupt;
 mod jitter;
+mod kernel_tables;
 mod look_clock;
 mod modules;
 mod overhead;
@@ -28,9 +29,9 @@ mod recorder;
 mod resident;
 mod sums;
 mod tasks;
-pub mod unwind;
 mod unwind_choice;
 mod waits;
+mod walk_check;
 
 pub use cgroup::CgroupTarget;
 pub use error::CollectError;

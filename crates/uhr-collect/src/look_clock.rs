@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::jitter::Jitter;
 
 /// The shortest distance of two looks.
-const SHORTEST: Duration = Duration::from_millis(20);
+const SHORTEST: Duration = Duration::from_millis(40);
 /// The longest, with thousands of threads.
 const LONGEST: Duration = Duration::from_secs(1);
 /// A look may take one part in so many of one CPU;

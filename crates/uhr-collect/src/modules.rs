@@ -13,7 +13,7 @@ use uhr_model::{BuildId, ModuleId, ModuleKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::ModuleRow;
 
-use crate::unwind::UnwindModule;
+use uhr_unwind::UnwindModule;
 
 /// What the kernel says of a mapped file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

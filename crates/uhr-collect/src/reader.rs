@@ -10,6 +10,7 @@ use uhr_ebpf::{CallWindow, Sampler};
 use crate::call_windows::CallWindows;
 use crate::error::CollectError;
 use crate::jitter::Jitter;
+use crate::kernel_tables::KernelTables;
 use crate::look_clock::{LookClock, Lot};
 use crate::overhead::Overhead;
 use crate::perf::{
@@ -18,8 +19,10 @@ use crate::perf::{
 
 /// How long the rings are left alone: at 999 Hz ten stack copies a CPU.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The same with the programs' rings, of 8 MiB a CPU, which each pass costs more.
-const PAUSE_OF_PROGRAMS: Duration = Duration::from_millis(25);
+/// The same with the programs' rings, of 8 MiB a CPU: each pass costs more, and half a second of copies fits.
+const PAUSE_OF_PROGRAMS: Duration = Duration::from_millis(50);
+/// After records of new mappings and processes: what the kernel walks by is to be brought up to date soon.
+const PAUSE_AFTER_NEWS: Duration = Duration::from_millis(10);
 /// Empty batches in a row that are handed on: they say that time has passed, so that what came before can be put in order.
 /// More would only wake the pipeline.
 const EMPTY_BATCHES: u32 = 3;
@@ -57,6 +60,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// What the programs walk stacks by, where they do.
+    pub(crate) fn kernel_tables(&self) -> Result<Option<KernelTables>, CollectError> {
+        let walking = self.sampler.as_ref().filter(|sampler| sampler.walks_by_rows());
+        let tables = walking.map(|sampler| sampler.tables().and_then(KernelTables::new)).transpose();
+        tables.map_err(|source| CollectError::System { step: "opening the tables of the walker", source })
+    }
+
     /// Does what the programs in the kernel need done by now. Gives the window of counting system calls that was closed.
     fn serve(&mut self, looks: &mut Looks, is_last: bool) -> Option<CallWindow> {
         let sampler = self.sampler.as_mut()?;
@@ -98,19 +108,20 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Reads the rings. Counts samples of `counted` on the way.
-    fn of(source: &mut Source, decoder: &Decoder, counted: EventKind) -> (Self, u64) {
+    /// Reads the rings. Counts samples of `counted` on the way, and tells whether perf events brought anything.
+    fn of(source: &mut Source, decoder: &Decoder, counted: EventKind) -> (Self, u64, bool) {
         let (mut batch, mut samples) = (Self::default(), 0);
         let drained = source.session.drain(&mut |ring, record| {
             samples += u64::from(decoder.may_be_of(record, counted));
             batch.push(uhr_ebpf::RINGS + ring, record);
         });
+        let has_news = !batch.records.is_empty();
         if let Some(sampler) = &mut source.sampler {
             sampler.drain(&mut |ring, event| batch.push(ring, event));
         }
         batch.started_ns = drained.started_ns;
         batch.corrupt_bytes = drained.corrupt_bytes;
-        (batch, samples)
+        (batch, samples, has_news)
     }
 
     fn push(&mut self, ring: usize, record: &[u8]) {
@@ -212,7 +223,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
     let decoder = source.session.decoder();
     let mut ladder = Ladder::new(source.session.granted().stack_copy_bytes > 0, monotonic_ns());
     let mut looks = Looks::new();
-    let (mut quiet, mut empty) = (0, 0);
+    let (mut quiet, mut empty, mut news) = (0, 0, true);
     let mut waiting = None;
     loop {
         let (mut stop, mut unattached, mut gone) = (false, Vec::new(), Vec::new());
@@ -230,14 +241,15 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
             source.stop();
         } else {
             let pause = match source.sampler {
-                Some(_) => looks.remaining().min(PAUSE_OF_PROGRAMS),
+                Some(_) => looks.remaining().min(if news { PAUSE_AFTER_NEWS } else { PAUSE_OF_PROGRAMS }),
                 None => PAUSE,
             };
             let _ = source.session.wait(pause);
         }
         let at_ns = monotonic_ns();
         let window = source.serve(&mut looks, stop);
-        let (mut batch, samples) = Batch::of(&mut source, &decoder, ladder.kind());
+        let (mut batch, samples, sideband) = Batch::of(&mut source, &decoder, ladder.kind());
+        news = sideband;
         if ladder.see(samples, batch.started_ns) && !stop {
             // If the kernel refuses, what is lost is counted.
             let _ = source.session.thin_switches(ladder.is_thinned());

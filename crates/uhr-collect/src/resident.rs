@@ -12,10 +12,10 @@ use crate::tasks::Process;
 
 /// How often, at most.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// Reading one process takes about 15 us here, and may take one five-hundredth of a CPU in all: with many processes it
+/// Reading one process takes about 15 us here, and may take one thousandth of a CPU in all: with many processes it
 /// becomes rarer. (Not measured as it goes: on a busy machine one poll that was interrupted would put off the next for
 /// seconds.)
-const PAUSE_A_PROCESS: Duration = Duration::from_micros(7500);
+const PAUSE_A_PROCESS: Duration = Duration::from_millis(15);
 
 /// Polls the resident memory of processes.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::modules::parse;
 use crate::procfs;
-use crate::unwind::{FramePointers, UnwindModule};
+use uhr_unwind::{FramePointers, UnwindModule};
 
 /// What was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,7 @@
 
 typedef unsigned char u8;
 typedef unsigned short u16;
+typedef short s16;
 typedef unsigned int u32;
 typedef int s32;
 typedef unsigned long long u64;
@@ -14,6 +15,7 @@ typedef long long s64;
 #define UHR_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
 
 #define UHR_MAX_FRAMES 127      /* of the kernel, and again of the program */
+#define UHR_MAX_WALK 1024       /* of the program, where the walk goes by rows; a power of two */
 #define UHR_MAX_COPY 16384      /* bytes of stack */
 #define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
 #define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */
@@ -56,7 +58,29 @@ enum uhr_sample_flag {
     UHR_MAJOR = 16,        /* a fault that waited for a disk */
     UHR_CHAIN = 32,        /* frame pointers were followed; otherwise the stack was copied */
     UHR_AT_SWITCH = 64,    /* of a wait: it was taken as the thread began to wait, not by the clock */
+    UHR_WALKED = 128,      /* the frames were found by rows, and `ending` says how far */
 };
+
+/* How a walk by rows ended. */
+enum uhr_ending {
+    UHR_ON_ITS_WAY = 0, /* more frames than fit */
+    UHR_FIRST = 1,      /* at the thread's first function */
+    UHR_CHAIN_END = 2,  /* frame pointers lead no further: whether that is the end, user space can tell */
+    UHR_UNREADABLE = 3, /* the stack is not in memory */
+    UHR_GAVE_UP = 4,    /* from here on: the stack is copied instead */
+    UHR_NO_SPACE = 4,   /* the process, or the program that it executes now, is not known yet */
+    UHR_NOT_YET = 5,    /* nor are the rows of this file */
+    UHR_UNKNOWN_CODE = 6,
+    UHR_UNCOVERED = 7,  /* no row, and no frame pointers */
+    UHR_COMPLEX = 8,    /* its row does not fit into this form */
+    UHR_BP_LOST = 9,
+    UHR_NO_PROGRESS = 10,
+    UHR_GENERATED = 11, /* code that a program has made, which may keep frame pointers or not */
+    UHR_ENDINGS
+};
+
+/* In a frame found by rows: this is an instruction, not a return address. */
+#define UHR_INSTRUCTION (1ull << 63)
 
 /* A stack, and what was known when it was taken. Behind it lie `kernel_frames` and `user_frames` addresses of 8 bytes,
    leaf first, and `copied` bytes of stack from `sp` on. */
@@ -68,7 +92,8 @@ struct uhr_sample {
     u32 wait_tid;
     u16 kernel_frames;
     u16 user_frames;
-    u32 copied;
+    u16 copied;
+    u16 ending; /* enum uhr_ending */
     u16 syscall;
     u16 flags;
     u32 share; /* of a wait: as in struct uhr_dial */
@@ -200,11 +225,66 @@ struct uhr_counters {
     u64 postponed;     /* looks that stopped before the last thread */
     u64 waits;         /* that began */
     u64 unseen_wakers; /* whose stack was not taken, for there were too many at once */
+    u64 walks[13];     /* by ending */
     u64 place;         /* where the last wake-up ran, for the programs' own use */
     u64 moment;        /* in which `wakers` stacks of wakers were taken, likewise */
     u64 wakers;
 };
-UHR_SIZE(struct uhr_counters, 208);
+UHR_SIZE(struct uhr_counters, 312);
+
+/* Rows of call frame information. A word is one row: bits 0 to 15 the offset of its first byte in the page, 16 to 23 the form,
+   24 to 47 where the canonical frame address (CFA) is, 48 to 63 where the caller's rbp is; both signed, in words of 8 bytes. */
+#define UHR_PAGE_BITS 9 /* pages of code of 512 bytes: some 10 rows each */
+#define UHR_ROW_STEPS 7 /* of the search: a page has less than 2^7 rows */
+enum uhr_row {
+    UHR_ROW_NONE = 0,    /* no call frame information */
+    UHR_ROW_SP = 1,      /* CFA: above rsp; rbp: above the CFA, 0 for unchanged */
+    UHR_ROW_BP = 2,      /* CFA: above rbp; the same */
+    UHR_ROW_SAVED = 3,   /* CFA: in the word above rbp; rbp: above rbp */
+    UHR_ROW_PLT = 4,     /* CFA: 16 above rsp from this byte of 16 on, 8 before */
+    UHR_ROW_SIGNAL = 5,  /* a signal's frame */
+    UHR_ROW_FIRST = 6,   /* nobody called this */
+    UHR_ROW_COMPLEX = 7,
+};
+#define UHR_BP_NOWHERE (-32768)
+
+/* Rows, and the index of each table: a word for each of its pages, with the number of the first row's word below and how
+   many they are above. They lie in chunks of words; a page's rows in one. A page begins with a row. */
+#define UHR_CHUNK_WORDS (1 << 17)
+#define UHR_CHUNKS 256
+#define UHR_TABLES 4096
+struct uhr_table {
+    u64 start; /* stated address of the first page */
+    u32 pages;
+    u32 index; /* number of the first word of the index */
+};
+UHR_SIZE(struct uhr_table, 16);
+
+/* How to walk out of code. */
+enum uhr_walk_by {
+    UHR_BY_NOTHING = 0, /* its rows are not there yet */
+    UHR_BY_ROWS = 1,
+    UHR_BY_FRAME_POINTERS = 2, /* where there is no row */
+    UHR_BY_READING_CODE = 4,   /* which user space can do */
+};
+
+/* An executable mapping. */
+#define UHR_CODES 65536
+#define UHR_CODE_STEPS 12 /* of the search: a process has at most 2^12 of them */
+struct uhr_code {
+    u64 start, end;
+    u64 bias; /* of addresses over stated addresses */
+    u32 table;
+    u32 how;  /* enum uhr_walk_by */
+};
+UHR_SIZE(struct uhr_code, 32);
+
+/* Those of a process. */
+struct uhr_space {
+    u64 as_of_ns; /* what executed a program later is another one */
+    u32 first, count;
+};
+UHR_SIZE(struct uhr_space, 16);
 
 /* Which threads are recorded. */
 enum uhr_scope {
@@ -221,11 +301,13 @@ struct uhr_settings {
     u32 scope;
     u32 copy_bytes;    /* of stack, with a sample */
     u32 follow_frame_pointers; /* instead of copying the stack */
+    u32 walks_by_rows; /* where it does neither, if it can */
+    u32 copies_too;    /* with a walk also the copy, to check it */
     u32 looks_a_pass;  /* stacks of waits taken in one pass, at most */
     u32 measures_calls; /* system calls are counted and measured all the time */
     u64 calibration;   /* a getppid with this argument is uhr's own, which measures what counting costs a call */
 };
-UHR_SIZE(struct uhr_settings, 48);
+UHR_SIZE(struct uhr_settings, 56);
 
 /* What the loader changes while the programs run. */
 struct uhr_dial {

@@ -41,7 +41,8 @@ static __always_inline void put_stack(struct bpf_perf_event_data *ctx, struct dr
         sample->bp = now->bp;
         if ((now->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
     }
-    put_user_stack(draft);
+    if (settings.follow_frame_pointers && !(sample->flags & UHR_32_BIT)) put_chain(draft);
+    else put_user_stack(draft, thread_of(current), 0);
 }
 
 SEC("perf_event")

@@ -12,7 +12,13 @@ static __always_inline long read_user(struct task_struct *other, void *out, u32 
     return bpf_probe_read_user(out, bytes, (void *)from);
 }
 
-#include "user_stack.h"
+/* Where windows of stack are read to: behind the frames, where a copy of the stack would lie. */
+static __always_inline u64 *words_of(struct draft *draft)
+{
+    return (u64 *)draft->payload + UHR_MAX_FRAMES + UHR_MAX_WALK;
+}
+
+#include "walk.h"
 
 static __always_inline struct draft *draft_of(u32 number)
 {
@@ -42,38 +48,78 @@ static __always_inline void put_registers(struct uhr_sample *sample, struct pt_r
     if ((regs->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
 }
 
-/* The program's part, behind the kernel's: a copy of its stack. `other`: whose it is, if not the running task's. */
+/* The program's part, behind all frames: a copy of its stack. `other`: whose it is, if not the running task's. */
 static __always_inline void put_stack_copy(struct draft *draft, struct task_struct *other)
 {
     struct uhr_sample *sample = &draft->sample;
-    u32 begin = sample->kernel_frames * 8;
-    if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
+    u32 begin = (sample->kernel_frames + sample->user_frames) * 8;
+    if (begin > (UHR_MAX_FRAMES + UHR_MAX_WALK) * 8) return;
     sample->copied = copy_stack(other, sample->sp, settings.copy_bytes, draft->payload + begin);
 }
 
-/* The same, or its frames where frame pointers are to be followed. */
-static __always_inline void put_user_stack(struct draft *draft)
+/* What a function without a frame has put on top of the stack, behind the frames. */
+static __always_inline void put_leaf(struct draft *draft, struct task_struct *other)
+{
+    struct uhr_sample *sample = &draft->sample;
+    u32 top = (sample->kernel_frames + sample->user_frames) * 8;
+    if (top > (UHR_MAX_FRAMES + UHR_MAX_WALK) * 8) return;
+    if (!read_user(other, draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
+}
+
+/* The frames that frame pointers lead to. */
+static __always_inline void put_chain(struct draft *draft)
 {
     struct uhr_sample *sample = &draft->sample;
     u32 begin = sample->kernel_frames * 8;
-    if (!settings.follow_frame_pointers) {
-        put_stack_copy(draft, 0);
-        return;
-    }
-    if (begin > UHR_MAX_FRAMES * 8 || sample->flags & UHR_32_BIT) return;
-    u64 *out = (u64 *)(draft->payload + begin), leaf[UHR_LEAF_BYTES / 8];
-    /* The windows lie where a copy would. The first also has what a function without a frame put on top of its stack. */
-    struct window window = {.words = (u64 *)(draft->payload + 2 * UHR_MAX_FRAMES * 8)};
-    if (!read_window(&window, sample->sp & ~7ull)) window.bytes = 0;
-    bool has_leaf = window.bytes >= UHR_LEAF_BYTES && !(sample->sp & 7);
-    __builtin_memcpy(leaf, window.words, sizeof leaf);
+    if (begin > UHR_MAX_FRAMES * 8) return;
+    struct window window = {};
+    u64 *words = words_of(draft), *out = (u64 *)(draft->payload + begin);
+    read_window(&window, words, 0, sample->sp & ~7ull);
     sample->flags |= UHR_CHAIN;
-    sample->user_frames = follow_frame_pointers(sample->ip, sample->sp, sample->bp, &window, out);
+    sample->user_frames = follow_frame_pointers(sample->ip, sample->sp, sample->bp, &window, words, out);
     if (sample->user_frames == UHR_MAX_FRAMES) sample->flags |= UHR_CHAIN_FULL;
-    u32 top = begin + sample->user_frames * 8;
-    if (!has_leaf || top > 2 * UHR_MAX_FRAMES * 8) return;
-    __builtin_memcpy(draft->payload + top, leaf, sizeof leaf);
-    sample->copied = UHR_LEAF_BYTES;
+    put_leaf(draft, 0);
+}
+
+/* The frames that rows lead to. False: they do not lead far enough. */
+static __always_inline bool put_walk(struct draft *draft, struct thread *thread, struct task_struct *other)
+{
+    struct uhr_sample *sample = &draft->sample;
+    struct walk *walk = &draft->walk;
+    struct walk_context context = {.draft = draft, .other = other};
+    u32 pid = sample->head.pid;
+    struct uhr_space *space = bpf_map_lookup_elem(&spaces, &pid);
+    __builtin_memset(walk, 0, sizeof *walk);
+    if (!space || (thread && space->as_of_ns < thread->exec_ns)) {
+        walk->ending = UHR_NO_SPACE;
+    } else {
+        walk->ip = sample->ip;
+        walk->sp = sample->sp;
+        walk->bp = sample->bp;
+        walk->space = *space;
+        walk->first = sample->kernel_frames;
+        /* In the middle of an exec or an exit there is no stack any more. */
+        if (!read_window(&walk->window, words_of(draft), other, walk->sp & ~7ull)) return true;
+        if (other) bpf_loop(UHR_MAX_WALK, walk_other, &context, 0);
+        else bpf_loop(UHR_MAX_WALK, walk_own, &context, 0);
+    }
+    u32 ending = walk->ending;
+    struct uhr_counters *counters = counted();
+    if (counters && ending < UHR_ENDINGS) counters->walks[ending]++;
+    sample->ending = ending;
+    if (ending >= UHR_GAVE_UP) return false;
+    sample->flags |= UHR_WALKED;
+    sample->user_frames = walk->count;
+    if (walk->leaf_by_bp) put_leaf(draft, other);
+    return true;
+}
+
+/* The program's part, in the way that was asked for. `thread`: what is kept of it, if anything. */
+static __always_inline void put_user_stack(struct draft *draft, struct thread *thread, struct task_struct *other)
+{
+    if (draft->sample.flags & UHR_32_BIT) return;
+    if (settings.walks_by_rows && put_walk(draft, thread, other) && !settings.copies_too) return;
+    put_stack_copy(draft, other);
 }
 
 /* The time between two looks that come by this thread. */
@@ -87,7 +133,7 @@ static __always_inline void emit_sample(struct draft *draft)
     struct uhr_sample *sample = &draft->sample;
     u64 payload = (sample->kernel_frames + sample->user_frames) * 8 + sample->copied;
     if (payload > sizeof draft->payload) return;
-    emit_to(&stacks, draft, sizeof *sample + payload, sample->head.kind);
+    emit_to(&stacks, sample, sizeof *sample + payload, sample->head.kind);
 }
 
 #endif

@@ -20,6 +20,7 @@ struct thread {
     u64 woken_ns;
     u64 on_cpu_ns;
     u64 runqueue_ns;
+    u64 exec_ns;     /* when it, or the thread that made it, was last renamed, perhaps by an exec */
     u64 executed_ns; /* by the scheduler's own count, when it last left a CPU */
     u64 passed_ns; /* when the last look came by that could have taken its stack */
     u64 gap_ns;    /* and how long before it none did */
@@ -71,11 +72,35 @@ struct {
     __type(value, struct uhr_counters);
 } counters SEC(".maps");
 
+/* A piece of the program's stack. */
+struct window {
+    u64 start;
+    u64 bytes; /* how many of it could be read */
+};
+
+/* A walk along a stack by rows. It is kept outside the program's own stack, of which the verifier knows each value: here it
+   knows none, and so does not follow every way that they could take. */
+struct walk {
+    u64 ip, sp, bp;
+    struct uhr_space space;
+    struct uhr_code code;   /* where the last frame was, and */
+    struct uhr_table table; /* its rows */
+    struct window window;
+    u32 first; /* where the frames begin in the payload */
+    u32 count; /* of them */
+    u8 is_return;  /* ip is a return address, not that of an instruction */
+    u8 is_bp_lost;
+    u8 by_bp;      /* the last step was by a frame pointer alone */
+    u8 leaf_by_bp; /* the first was */
+    u32 ending;
+};
+
 /* Where a sample is put together: too big for the program's own stack. Each program has its own, for one can interrupt
    the other on the same CPU. */
 struct draft {
+    struct walk walk;
     struct uhr_sample sample;
-    u8 payload[2 * UHR_MAX_FRAMES * 8 + UHR_MAX_COPY];
+    u8 payload[(UHR_MAX_FRAMES + UHR_MAX_WALK) * 8 + UHR_MAX_COPY];
 };
 enum { DRAFT_CPU, DRAFT_FAULT, DRAFT_SCHEDULER, DRAFTS };
 

@@ -10,30 +10,24 @@
 #define UHR_WINDOW 2048
 #define UHR_PAGE 4096
 
-/* A piece of the program's stack. */
-struct window {
-    u64 start;
-    u64 bytes; /* how many of it could be read */
-    u64 *words;
-};
-
 /* Reads the window that begins at `from`. A stack ends somewhere, and a read across its end fails as a whole: then what
    is left of the page is read, for a page is there or it is not. False: not even that could be read. */
-static __always_inline bool read_window(struct window *window, u64 from)
+static __always_inline bool read_window(struct window *window, u64 *words, struct task_struct *other, u64 from)
 {
     window->start = from;
     window->bytes = UHR_WINDOW;
-    if (!read_user(0, window->words, UHR_WINDOW, from)) return true;
+    if (!read_user(other, words, UHR_WINDOW, from)) return true;
+    window->bytes = 0;
     u64 rest = UHR_PAGE - (from & (UHR_PAGE - 1));
-    if (rest >= UHR_WINDOW) return false;
+    if (rest >= UHR_WINDOW || read_user(other, words, rest & (UHR_WINDOW - 1), from)) return false;
     window->bytes = rest;
-    return rest >= 16 && !read_user(0, window->words, rest & (UHR_WINDOW - 1), from);
+    return true;
 }
 
 /* Follows frame pointers from `bp` and writes the addresses to `out`, that of the instruction itself first. Gives their
    number. `window` is the one at the top of the stack, where the first frames most often are. A frame lies above its
    callee's, and nothing else is believed: what bp holds in code without frame pointers may be anything. */
-static __always_inline u32 follow_frame_pointers(u64 ip, u64 sp, u64 bp, struct window *window, u64 *out)
+static __always_inline u32 follow_frame_pointers(u64 ip, u64 sp, u64 bp, struct window *window, u64 *words, u64 *out)
 {
     u32 count = 1;
     u64 above = sp;
@@ -42,16 +36,16 @@ static __always_inline u32 follow_frame_pointers(u64 ip, u64 sp, u64 bp, struct 
         if (bp < above || bp & 7 || bp >= 1ull << 47) break;
         u64 offset = bp - window->start;
         if (!window->bytes || offset > UHR_WINDOW - 16 || offset + 16 > window->bytes) {
-            if (!read_window(window, bp)) break;
+            if (!read_window(window, words, 0, bp) || window->bytes < 16) break;
             offset = 0;
         }
         u64 at = offset >> 3;
         /* The compiler knows this bound and would leave it out; the verifier has forgotten it. */
         barrier_var(at);
         if (at > UHR_WINDOW / 8 - 2) break;
-        u64 caller = window->words[at + 1];
+        u64 caller = words[at + 1];
         above = bp + 16;
-        bp = window->words[at];
+        bp = words[at];
         if (!caller) break;
         out[count & (UHR_MAX_FRAMES)] = caller; /* 127: a mask as well as a limit */
         count++;

@@ -1,7 +1,5 @@
 //! The layouts of `bpf/abi.h`. The only file that knows them; the sizes are held against those that the C side asserts.
 
-/// Frames of the kernel in one event, and again of the program.
-pub(crate) const MAX_FRAMES: usize = 127;
 /// Bytes of stack in one event, at most.
 pub const MAX_COPY_BYTES: u32 = 16 << 10;
 /// Slots of waits in one event.
@@ -31,6 +29,38 @@ pub(crate) const KERNEL_THREAD: u16 = 8;
 pub(crate) const MAJOR: u16 = 16;
 pub(crate) const CHAIN: u16 = 32;
 pub(crate) const AT_SWITCH: u16 = 64;
+pub(crate) const WALKED: u16 = 128;
+
+pub(crate) const ON_ITS_WAY: u16 = 0;
+pub(crate) const FIRST: u16 = 1;
+pub(crate) const CHAIN_END: u16 = 2;
+pub(crate) const NO_SPACE: u16 = 4;
+pub(crate) const UNKNOWN_CODE: u16 = 6;
+pub(crate) const INSTRUCTION: u64 = 1 << 63;
+
+/// Bytes of a page of code, as a power of two.
+pub(crate) const PAGE_BITS: u32 = 9;
+/// Rows of a page, at most.
+pub(crate) const ROWS_OF_PAGE: usize = (1 << 7) - 1;
+pub(crate) const ROW_NONE: u64 = 0;
+pub(crate) const ROW_SP: u64 = 1;
+pub(crate) const ROW_BP: u64 = 2;
+pub(crate) const ROW_SAVED: u64 = 3;
+pub(crate) const ROW_PLT: u64 = 4;
+pub(crate) const ROW_SIGNAL: u64 = 5;
+pub(crate) const ROW_FIRST: u64 = 6;
+pub(crate) const ROW_COMPLEX: u64 = 7;
+pub(crate) const BP_NOWHERE: i16 = i16::MIN;
+pub(crate) const CHUNK_WORDS: usize = 1 << 17;
+pub(crate) const CHUNKS: usize = 256;
+pub(crate) const TABLES: usize = 4096;
+pub(crate) const CODES: usize = 65_536;
+/// Mappings of one process, at most.
+pub(crate) const CODES_OF_ONE: usize = 1 << 12;
+pub(crate) const BY_NOTHING: u32 = 0;
+pub(crate) const BY_ROWS: u32 = 1;
+pub(crate) const BY_FRAME_POINTERS: u32 = 2;
+pub(crate) const BY_READING_CODE: u32 = 4;
 /// In `Why::file`: the wait was short.
 pub(crate) const SHORT: u8 = 0x80;
 
@@ -58,7 +88,7 @@ plain! {
     /// struct uhr_sample
     Sample = 80 {
         head: Head, ip: u64, sp: u64, bp: u64, address: u64, wait: u32, wait_tid: u32, kernel_frames: u16,
-        user_frames: u16, copied: u32, syscall: u16, flags: u16, share: u32,
+        user_frames: u16, copied: u16, ending: u16, syscall: u16, flags: u16, share: u32,
     }
     /// struct uhr_task
     Task = 8 { pid: u32, tid: u32, }
@@ -84,18 +114,24 @@ plain! {
         calls: [Call; CALLS],
     }
     /// struct uhr_counters
-    Counters = 208 {
+    Counters = 312 {
         ticks: u64, idle: u64, samples: u64, foreign: u64, faults: u64, refused: [u64; 11], no_storage: u64, torn: u64,
-        looked: u64, moved_on: u64, postponed: u64, waits: u64, unseen_wakers: u64, place: u64,
-        moment: u64, wakers: u64,
+        looked: u64, moved_on: u64, postponed: u64, waits: u64, unseen_wakers: u64,
+        walks: [u64; 13], place: u64, moment: u64, wakers: u64,
     }
     /// struct uhr_settings
-    Settings = 48 {
+    Settings = 56 {
         cgroup: u64, pid_namespace: u64, cgroup_level: u32, scope: u32, copy_bytes: u32,
-        follow_frame_pointers: u32, looks_a_pass: u32, measures_calls: u32, calibration: u64,
+        follow_frame_pointers: u32, walks_by_rows: u32, copies_too: u32, looks_a_pass: u32, measures_calls: u32, calibration: u64,
     }
     /// struct uhr_dial
     Dial = 40 { start_ns: u64, period_ns: u64, pass_ns: u64, taken: u32, share: u32, counting: u32, unused: u32, }
+    /// struct uhr_table
+    Table = 16 { start: u64, pages: u32, index: u32, }
+    /// struct uhr_code
+    Code = 32 { start: u64, end: u64, bias: u64, table: u32, how: u32, }
+    /// struct uhr_space
+    Space = 16 { as_of_ns: u64, first: u32, count: u32, }
     /// struct uhr_cursor
     Cursor = 16 { from: u64, next: u64, }
 }
@@ -111,4 +147,10 @@ pub(crate) fn read<T: Plain>(bytes: &[u8]) -> Option<(T, &[u8])> {
 pub(crate) fn bytes<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: T has no padding, and lives as long as the slice.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// The bytes of words.
+pub(crate) fn words(words: &[u64]) -> &[u8] {
+    // SAFETY: integers have no padding, and live as long as the slice.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }

@@ -31,7 +31,25 @@ pub struct Counters {
     pub postponed: u64,
     /// Sums that changed while they were read; they come with the next reading.
     pub torn: u64,
+    /// Stacks that were to be walked by rows, by what became of it (see [`WALKS`]).
+    pub walks: [u64; WALKS.len()],
 }
+
+/// What became of walks: of each whether the stack was copied instead, and the words for it.
+pub const WALKS: [(bool, &str); 12] = [
+    (false, "too deep"),
+    (false, "to the first function"),
+    (false, "to the end of the frame pointers"),
+    (false, "to memory that could not be read"),
+    (true, "the process was not known yet"),
+    (true, "the file's rows were not there yet"),
+    (true, "the code was not known"),
+    (true, "no call frame information"),
+    (true, "a row of another form"),
+    (true, "the frame pointer was lost"),
+    (true, "the stack pointer did not move"),
+    (true, "generated code"),
+];
 
 impl Counters {
     /// The sum of what each CPU's own copy holds.
@@ -58,6 +76,7 @@ impl Counters {
             counters.moved_on += own.moved_on;
             counters.postponed += own.postponed;
             counters.torn += own.torn;
+            counters.walks.iter_mut().zip(own.walks).for_each(|(sum, own)| *sum += own);
         }
         counters
     }

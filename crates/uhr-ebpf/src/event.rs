@@ -86,6 +86,19 @@ pub struct Registers {
     pub is_32_bit: bool,
 }
 
+/// How far a stack was walked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WalkEnd {
+    /// To the thread's first function.
+    First,
+    /// To where frame pointers lead no further, which may be that.
+    Chain,
+    /// To memory that could not be read.
+    Unreadable,
+    /// There are more frames than fit.
+    TooDeep,
+}
+
 /// A stack.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample<'a> {
@@ -105,6 +118,10 @@ pub struct Sample<'a> {
     pub user: &'a [u8],
     /// There were more.
     pub is_full: bool,
+    /// The frames in `user` were found by [`Tables`](crate::Tables), up to here.
+    pub walk: Option<WalkEnd>,
+    /// They were not, because some of the process's code is not in those tables.
+    pub is_of_unknown_code: bool,
     /// Bytes of stack from the stack pointer on.
     pub stack: &'a [u8],
 }
@@ -298,10 +315,15 @@ impl<'a> Sample<'a> {
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (raw, rest) = abi::read::<abi::Sample>(bytes)?;
         let has = |flag: u16| raw.flags & flag != 0;
-        let frames = |count: u16| (usize::from(count) <= abi::MAX_FRAMES).then_some(usize::from(count) * 8);
-        let (kernel, rest) = rest.split_at_checked(frames(raw.kernel_frames)?)?;
-        let (user, rest) = rest.split_at_checked(frames(raw.user_frames)?)?;
-        let (stack, _) = rest.split_at_checked(raw.copied as usize)?;
+        let (kernel, rest) = rest.split_at_checked(usize::from(raw.kernel_frames) * 8)?;
+        let (user, rest) = rest.split_at_checked(usize::from(raw.user_frames) * 8)?;
+        let (stack, _) = rest.split_at_checked(usize::from(raw.copied))?;
+        let walk = match raw.ending {
+            abi::ON_ITS_WAY => WalkEnd::TooDeep,
+            abi::FIRST => WalkEnd::First,
+            abi::CHAIN_END => WalkEnd::Chain,
+            _ => WalkEnd::Unreadable,
+        };
         let (wait, period_ns) = (raw.wait, raw.address);
         let kind = match raw.head.kind {
             abi::CPU => SampleKind::Cpu { period_ns },
@@ -320,10 +342,18 @@ impl<'a> Sample<'a> {
             syscall: syscall(raw.syscall),
             registers: (!has(abi::KERNEL_THREAD) && raw.sp != 0).then_some(registers),
             kernel,
-            user: if has(abi::CHAIN) { user } else { &[] },
+            user: if has(abi::CHAIN | abi::WALKED) { user } else { &[] },
             is_full: has(abi::CHAIN_FULL),
+            walk: has(abi::WALKED).then_some(walk),
+            is_of_unknown_code: matches!(raw.ending, abi::NO_SPACE | abi::UNKNOWN_CODE),
             stack,
         })
+    }
+
+    /// The frames of a walk, leaf first: addresses, and whether each is a return address.
+    pub fn frames(&self) -> impl Iterator<Item = (u64, bool)> {
+        let words = self.user.chunks_exact(8).filter_map(|bytes| bytes.try_into().ok());
+        words.map(u64::from_ne_bytes).map(|word| (word & !abi::INSTRUCTION, word & abi::INSTRUCTION == 0))
     }
 }
 

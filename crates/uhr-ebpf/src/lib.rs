@@ -15,20 +15,23 @@ mod error;
 mod event;
 mod log;
 mod options;
+mod pages;
 mod probe;
 mod ring;
 mod sampler;
+mod tables;
 
 pub use abi::MAX_COPY_BYTES;
 pub use calls::{Call, CallWindow, Calls, Counting};
 pub use chance::Chance;
 pub use cost::ProgramCost;
-pub use counters::Counters;
+pub use counters::{Counters, WALKS};
 pub use error::LoadError;
 pub use event::{
-    Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker, Why,
-    Woken,
+    Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker, WalkEnd,
+    Why, Woken,
 };
 pub use options::{Options, Scope};
 pub use probe::{Feature, check_rights, features, purpose};
 pub use sampler::{RINGS, Sampler};
+pub use tables::{Code, TableId, Tables, WalkBy};

@@ -40,6 +40,10 @@ pub struct Options {
     pub copy_bytes: u32,
     /// Follow frame pointers in the kernel instead of copying stacks.
     pub frame_pointers: bool,
+    /// Walk by rows of call frame information, as far as [`Tables`](crate::Tables) have them, and copy only the rest.
+    pub rows: bool,
+    /// With the frames of a walk also the copy of its stack, to check it by.
+    pub copies_too: bool,
     /// One page fault in so many is sampled.
     pub fault_period: u64,
     /// Stacks of waits taken in one look.
@@ -66,6 +70,8 @@ impl Options {
             frequency: 999,
             copy_bytes: abi::MAX_COPY_BYTES,
             frame_pointers: false,
+            rows: true,
+            copies_too: false,
             fault_period: 61,
             // A quarter of the ring: samples go on meanwhile.
             looks_a_pass: ring_bytes / 4 / (abi::MAX_COPY_BYTES + 2048),
@@ -95,6 +101,8 @@ impl Options {
             scope,
             copy_bytes: self.copy_bytes.min(abi::MAX_COPY_BYTES),
             follow_frame_pointers: u32::from(self.frame_pointers),
+            walks_by_rows: u32::from(self.rows && !self.frame_pointers),
+            copies_too: u32::from(self.copies_too),
             looks_a_pass: self.looks_a_pass,
             calibration: self.calibration,
             measures_calls: u32::from(self.counting == Counting::Always),

@@ -2,59 +2,16 @@
 //! reader: it looks every few milliseconds, for a wake-up costs more than an event.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::pages::Pages;
 
 /// The record is not complete yet.
 const BUSY: u32 = 1 << 31;
 /// The program thought better of it.
 const DISCARDED: u32 = 1 << 30;
 const HEADER_BYTES: u64 = 8;
-
-/// Pages shared with the kernel.
-#[derive(Debug)]
-struct Pages {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to this value alone and is not tied to a thread.
-unsafe impl Send for Pages {}
-
-impl Pages {
-    fn map(map: BorrowedFd<'_>, bytes: usize, offset: usize, writable: bool) -> io::Result<Self> {
-        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        // SAFETY: a new mapping of a descriptor that is open; nothing else is touched.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                protection,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                offset as libc::off_t,
-            )
-        };
-        match NonNull::new(start.cast::<u8>()) {
-            Some(own) if start != libc::MAP_FAILED => Ok(Self { start: own, bytes }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// The position at the beginning of the pages.
-    fn position(&self) -> &AtomicU64 {
-        // SAFETY: a page begins with this counter; it is aligned, and the kernel too only uses it atomically.
-        unsafe { AtomicU64::from_ptr(self.start.as_ptr().cast()) }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped, and nobody has a reference into it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
 
 /// The reading end.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::error::LoadError;
 use crate::options::{Options, Scope};
 use crate::ring::Ring;
+use crate::tables::Tables;
 use crate::{log, probe};
 
 /// The compiled programs.
@@ -44,6 +45,7 @@ pub struct Sampler {
     since_ns: u64,
     next_window: Instant,
     missing: Vec<(String, String)>,
+    walks_by_rows: bool,
 }
 
 /// Rings that events come through.
@@ -84,6 +86,7 @@ impl Sampler {
             since_ns: 0,
             next_window: Instant::now(),
             missing,
+            walks_by_rows: options.rows && !options.frame_pointers,
         };
         sampler.attach_tasks(options)?;
         sampler.attach_events(options)?;
@@ -93,6 +96,19 @@ impl Sampler {
     /// Since when threads are added up, in nanoseconds of CLOCK_MONOTONIC.
     pub fn since_ns(&self) -> u64 {
         self.since_ns
+    }
+
+    /// Whether stacks are walked by rows in the kernel.
+    pub fn walks_by_rows(&self) -> bool {
+        self.walks_by_rows
+    }
+
+    /// What the walker goes by, to be filled. They serve as long as the sampler runs.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn tables(&self) -> io::Result<Tables> {
+        Tables::of(&self.object)
     }
 
     /// Programs that this kernel did not take, each with the reason.

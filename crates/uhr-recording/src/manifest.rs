@@ -154,6 +154,12 @@ pub struct Ledger {
     /// System calls that were not counted though they should have been.
     #[serde(default)]
     pub syscalls_lost: u64,
+    /// Stacks that the kernel has walked by rows of call frame information, by where that ended.
+    #[serde(default)]
+    pub walked: BTreeMap<String, u64>,
+    /// Stacks that it copied instead, by the reason: user space walked those.
+    #[serde(default)]
+    pub copied: BTreeMap<String, u64>,
     /// Any other miss, by name.
     #[serde(default)]
     pub misses: BTreeMap<String, u64>,

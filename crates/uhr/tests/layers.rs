@@ -9,11 +9,12 @@ use std::path::Path;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("uhr-model", &[]),
     ("uhr-recording", &["uhr-model"]),
-    ("uhr-ebpf", &[]),
-    ("uhr-collect", &["uhr-model", "uhr-recording", "uhr-ebpf"]),
+    ("uhr-unwind", &["uhr-model"]),
+    ("uhr-ebpf", &["uhr-unwind"]),
+    ("uhr-collect", &["uhr-model", "uhr-recording", "uhr-unwind", "uhr-ebpf"]),
     ("uhr-symbolize", &["uhr-model"]),
     ("uhr-query", &["uhr-model", "uhr-recording"]),
-    ("uhr", &["uhr-model", "uhr-recording", "uhr-collect", "uhr-symbolize", "uhr-query"]),
+    ("uhr", &["uhr-model", "uhr-recording", "uhr-unwind", "uhr-collect", "uhr-symbolize", "uhr-query"]),
 ];
 
 /// The names of `uhr*` dependencies in a manifest, for every kind of dependency but those of tests.

@@ -96,6 +96,14 @@ impl Pipeline {
         if !with_program {
             return (self.kernel_stack(Addresses::new(sample.kernel)), StackEnding::NoUserStack);
         }
+        if let Some(end) = sample.walk {
+            return self.walked_stack(sample, end);
+        }
+        if sample.is_of_unknown_code
+            && let Some(tables) = &mut self.kernel_tables
+        {
+            tables.take_in(sample.head.pid, sample.head.time_ns);
+        }
         let as_perf = perf::Sample {
             kind: EventKind::Cpu,
             ip: sample.registers.map_or(0, |registers| registers.ip),
@@ -197,6 +205,9 @@ impl Pipeline {
             Occasion::Ended => {
                 self.tasks.exit(pid, tid, time_ns, &mut self.writer);
                 self.waits.renamed.remove(&tid);
+                if !self.tasks.knows_process(pid) {
+                    self.code_changed(pid);
+                }
             }
         }
     }

@@ -104,6 +104,7 @@ impl Pipeline {
             self.names.jitdump(process, &text);
         }
         let offset = FileOffset(file_offset);
+        let has_changed;
         let mut mapped = Mapped { end: Avma(end), file_offset: offset, region, code: None };
         if executable {
             let module = match (path, region) {
@@ -117,6 +118,7 @@ impl Pipeline {
                 }
             };
             process.unwinder.map(Avma(start)..Avma(end), offset, module.unwind.clone());
+            has_changed = true;
             let (module, kind, segments) = (module.id, module.kind, module.segments);
             self.writer.push_mapping(MappingRow {
                 time_ns: now_ns,
@@ -128,9 +130,26 @@ impl Pipeline {
             });
             mapped.code = Some(MappedCode { module, kind, segments });
         } else {
-            process.unwinder.unmap(Avma(start)..Avma(end));
+            has_changed = process.unwinder.unmap(Avma(start)..Avma(end));
         }
         process.space.map(Avma(start), mapped);
+        if has_changed {
+            self.code_changed(pid);
+        }
+    }
+
+    /// What the kernel knows of the code of a process is to be brought up to date.
+    pub(super) fn code_changed(&mut self, pid: u32) {
+        if let Some(tables) = &mut self.kernel_tables {
+            tables.see_change(pid);
+        }
+    }
+
+    /// Brings what the kernel walks by up to date.
+    pub(crate) fn update_kernel_tables(&mut self) {
+        if let Some(tables) = &mut self.kernel_tables {
+            tables.update(&self.tasks, self.handled_ns);
+        }
     }
 
     /// Looks again for perf maps, which runtimes may make after they have mapped code.

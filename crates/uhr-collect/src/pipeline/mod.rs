@@ -8,16 +8,18 @@ mod stacks;
 use uhr_model::{Avma, CodeAddress, Region, StackEnding, StackId, WaitKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FaultRow, SampleRow};
+use uhr_unwind::UnwindCache;
 
 use crate::call_sums::CallSums;
 use crate::evidence::GeneratedNames;
 use crate::intern::Interner;
+use crate::kernel_tables::KernelTables;
 use crate::modules::Modules;
 use crate::perf::{Body, EventKind, NO_TASK, Record, Sample, Stamp};
 use crate::procfs;
 use crate::tasks::Tasks;
-use crate::unwind::UnwindCache;
 use crate::waits::WaitStack;
+use crate::walk_check::WalkCheck;
 use events::Waits;
 
 /// What was counted on the way.
@@ -56,6 +58,12 @@ pub(crate) struct Pipeline {
     pub(crate) calls: CallSums,
     /// Page faults that one of their samples stands for.
     pub(crate) fault_period: u64,
+    /// What those programs walk stacks by.
+    pub(crate) kernel_tables: Option<KernelTables>,
+    /// Those walks, compared, where that is asked for.
+    pub(crate) walk_check: WalkCheck,
+    /// The time of the latest record.
+    handled_ns: u64,
 }
 
 impl Pipeline {
@@ -74,6 +82,9 @@ impl Pipeline {
             waits: Waits::default(),
             calls: CallSums::default(),
             fault_period: 1,
+            kernel_tables: None,
+            walk_check: WalkCheck::default(),
+            handled_ns: 0,
         }
     }
 
@@ -81,6 +92,7 @@ impl Pipeline {
     pub(crate) fn handle(&mut self, record: &Record<'_>) {
         let Stamp { pid, tid, cpu, .. } = record.stamp;
         let time_ns = self.tasks.within(record.stamp.time_ns);
+        self.handled_ns = self.handled_ns.max(time_ns);
         let is_of_task =
             matches!(record.body, Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. });
         if is_of_task && self.tasks.has_ended(tid, time_ns) {
@@ -109,16 +121,23 @@ impl Pipeline {
             }
             Body::Mapping(mapping) => self.mapping(mapping, time_ns),
             Body::Name { pid, tid, name, is_exec: true } => {
+                self.code_changed(*pid);
                 self.tasks.exec(*pid, *tid, procfs::name(name), time_ns, &mut self.writer);
                 self.begin_sums_anew(*pid, *tid, time_ns);
             }
             Body::Name { pid, tid, name, is_exec: false } => {
+                self.code_changed(*pid);
                 self.tasks.rename(*pid, *tid, procfs::name(name), time_ns, &mut self.writer);
             }
             Body::Fork(task) => {
                 self.began.push(task.tid);
                 let parent = (task.parent_pid, task.parent_tid);
                 self.tasks.fork((task.pid, task.tid), parent, time_ns, &mut self.writer);
+                if let Some(tables) = &mut self.kernel_tables
+                    && task.pid != task.parent_pid
+                {
+                    tables.see_fork(task.parent_pid, task.pid, time_ns);
+                }
             }
             // Sums come once more, when the thread leaves its CPU for the last time.
             Body::Exit(task) if self.tasks.has_sums() => self.tasks.saw_exit(task.tid, time_ns),

@@ -6,7 +6,7 @@ use uhr_model::{Avma, CodeAddress, StackEnding, StackId, WaitKind};
 
 use super::Pipeline;
 use crate::procfs;
-use crate::unwind::{ProcessMemory, TargetMemory};
+use uhr_unwind::{ProcessMemory, TargetMemory};
 use crate::waits::WaitStack;
 
 /// What became of an attempt to read stacks from outside.

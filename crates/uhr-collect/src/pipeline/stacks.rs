@@ -1,11 +1,15 @@
 //! The stack of a sample: kernel frames at the leaf, user frames below them, all as one number.
 
+use uhr_ebpf::{Head, WalkEnd};
 use uhr_model::{Avma, CodeAddress, FrameMode, StackEnding, StackId};
+use uhr_unwind::{ProcessMemory, Registers, StackCopy};
 
 use super::Pipeline;
 use crate::intern::FrameKey;
 use crate::perf::{Addresses, Sample};
-use crate::unwind::{ProcessMemory, Registers, StackCopy};
+
+/// Stack that comes with a walk, where its first step may be missing. More of it comes to check the walk.
+const LEAF_BYTES: usize = 64;
 
 impl Pipeline {
     /// The stack of a sample of a thread: kernel frames at the leaf, user frames below them.
@@ -18,16 +22,71 @@ impl Pipeline {
         let mut user_frames = std::mem::take(&mut self.user_frames);
         user_frames.clear();
         let ending = self.user_stack(sample, pid, now_ns, &mut user_frames);
-        let kernel_frames = self.kernel_frames(sample.kernel_chain);
+        let stack = self.intern(&user_frames, sample.kernel_chain, (pid, near), now_ns);
+        self.user_frames = user_frames;
+        (stack, ending)
+    }
+
+    /// The stack that the kernel has walked.
+    pub(super) fn walked_stack(
+        &mut self,
+        sample: &uhr_ebpf::Sample<'_>,
+        end: WalkEnd,
+    ) -> (StackId, StackEnding) {
+        let Head { pid, tid, time_ns, .. } = sample.head;
+        let mut user_frames = std::mem::take(&mut self.user_frames);
+        user_frames.clear();
+        user_frames.extend(sample.frames().map(|(address, is_return)| match is_return {
+            true => CodeAddress::Return(Avma(address)),
+            false => CodeAddress::Instruction(Avma(address)),
+        }));
+        let process = self.tasks.process(pid, time_ns, &mut self.writer);
+        let (unwinder, memory) = (&mut process.unwinder, ProcessMemory::new(pid));
+        if let Some(own) = sample.registers.filter(|_| !sample.stack.is_empty()) {
+            let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };
+            let registers = Registers::new(own.ip, own.sp).with_bp(own.bp);
+            let caller = unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut self.cache);
+            if let Some(caller) = caller.map(CodeAddress::Return)
+                && user_frames.get(1) != Some(&caller)
+            {
+                user_frames.insert(1, caller);
+            }
+        }
+        let ending = match end {
+            WalkEnd::First => StackEnding::Complete,
+            WalkEnd::Unreadable => StackEnding::MemoryUnreadable,
+            WalkEnd::TooDeep => StackEnding::TooDeep,
+            WalkEnd::Chain => unwinder.end_of_chain(Some(&memory), &mut self.cache, &mut user_frames),
+        };
+        if let Some(own) = sample.registers.filter(|_| sample.stack.len() > LEAF_BYTES) {
+            let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };
+            let registers = Registers::new(own.ip, own.sp).with_bp(own.bp);
+            let mut by_copy = Vec::new();
+            let by_copy_ending =
+                unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, &mut by_copy);
+            self.walk_check.compare((&user_frames, ending), (&by_copy, by_copy_ending));
+        }
+        let kernel = Addresses::new(sample.kernel);
+        let stack = self.intern(&user_frames, kernel, (pid, tid), time_ns);
+        self.user_frames = user_frames;
+        (stack, ending)
+    }
+
+    fn intern(
+        &mut self,
+        user_frames: &[CodeAddress<Avma>],
+        kernel: Addresses<'_>,
+        (pid, near): (u32, u32),
+        now_ns: u64,
+    ) -> StackId {
+        let kernel_frames = self.kernel_frames(kernel);
         let space = &self.tasks.process(pid, now_ns, &mut self.writer).space;
         let user = user_frames
             .iter()
             .rev()
             .map(|code| space.frame(code.lookup(), matches!(code, CodeAddress::Return(_))));
         let frames: Vec<FrameKey> = user.chain(kernel_frames).collect();
-        let stack = self.interner.stack(near, frames.into_iter(), &mut self.writer);
-        self.user_frames = user_frames;
-        (stack, ending)
+        self.interner.stack(near, frames.into_iter(), &mut self.writer)
     }
 
     /// A stack that is the kernel's alone: of an interrupt.

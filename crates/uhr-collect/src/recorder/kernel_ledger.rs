@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use uhr_ebpf::{Counters, ProgramCost};
+use uhr_ebpf::{Counters, ProgramCost, WALKS};
 use uhr_model::StackEnding;
 use uhr_recording::{CpuTicks, Ledger, SampleLedger, UhrCost};
 
@@ -58,6 +58,8 @@ impl Recorder {
             stacks: endings.map(|(ending, count)| (ending.name().to_owned(), count)).collect(),
             threads_inexact: counters.ends_refused + counters.no_storage,
             syscalls_lost: self.kernel_side.calls_left_out(),
+            walked: self.walks(false),
+            copied: self.walks(true),
             misses: self.kernel_misses(),
             cpus: counters
                 .ticks
@@ -66,6 +68,13 @@ impl Recorder {
                 .collect(),
             ..Ledger::default()
         }
+    }
+
+    /// What became of walks in the kernel: of those whose stack was copied instead, or of the others.
+    fn walks(&self, copied: bool) -> BTreeMap<String, u64> {
+        let walks = WALKS.iter().zip(self.kernel_side.counters.walks);
+        let walks = walks.filter(|((is_copied, _), count)| *is_copied == copied && *count > 0);
+        walks.map(|((_, words), count)| ((*words).to_owned(), count)).collect()
     }
 
     fn fault_ledger(&self) -> SampleLedger {
@@ -103,6 +112,7 @@ impl Recorder {
             ("looks that left some waiting threads for the next", counters.postponed),
             ("ends of waits whose stack did not come", self.pipeline.waits.without_stack),
             ("sums that changed while they were read", counters.torn),
+            ("files and processes whose unwind rows found no room in the kernel", self.without_room()),
             ("waits that are in a sum of mixed kinds", self.pipeline.tasks.crowded_waits),
         ]
         .into_iter()
@@ -112,6 +122,10 @@ impl Recorder {
             (format!("runs of {program} that the kernel left out, for it ran on that CPU already"), *count)
         }))
         .collect()
+    }
+
+    fn without_room(&self) -> u64 {
+        self.pipeline.kernel_tables.as_ref().map_or(0, |tables| tables.without_room)
     }
 
     /// What changes what answers mean, in sentences.
@@ -146,11 +160,20 @@ impl Recorder {
         let calls = side.calls_refused.iter().map(|reason| {
             format!("system calls were not counted to the end, because the kernel did not take the program for it ({reason})")
         });
+        let check = &self.pipeline.walk_check;
+        let walks = (check.same + check.longer + check.different > 0).then(|| {
+            format!(
+                "of walks of the kernel {} were as those of user space, {} went on behind the copy, {} differed",
+                check.same, check.longer, check.different
+            )
+        });
         let kept = side.kept.and_then(|kept| self.kept_to(kept));
         programs
             .chain(calls)
             .chain(calls_left_out)
             .chain(kept)
+            .chain(walks)
+            .chain(check.told.clone())
             .chain(misses.map(|(count, words)| format!("{count} {words}")))
             .collect()
     }

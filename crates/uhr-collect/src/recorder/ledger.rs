@@ -49,7 +49,6 @@ impl Recorder {
         .collect();
         misses.retain(|_, count| *count > 0);
         Ledger {
-            syscalls_lost: 0,
             cpu,
             faults: fault_ledger(of(EventKind::PageFault), counted.faults, granted.faults_a_sample),
             switches: counted.switches,
@@ -58,10 +57,9 @@ impl Recorder {
             out_of_order: self.merger.out_of_order(),
             malformed: counted.malformed,
             stacks: endings.map(|(ending, count)| (ending.name().to_owned(), count)).collect(),
-            frames: std::collections::BTreeMap::new(),
             threads_inexact: self.pipeline.tasks.inexact,
             misses,
-            cpus: Vec::new(),
+            ..Ledger::default()
         }
     }
 

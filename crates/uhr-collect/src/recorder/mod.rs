@@ -30,7 +30,7 @@ use opening::Opened;
 /// How long records may wait before they are looked at, and between two looks at everything that is polled.
 const TICK: Duration = Duration::from_millis(10);
 /// The same where programs in the kernel do what has to be done in time.
-const TICK_WITH_PROGRAMS: Duration = Duration::from_millis(25);
+const TICK_WITH_PROGRAMS: Duration = Duration::from_millis(50);
 /// A thread that has waited this long without a known stack is looked at from outside.
 const OUTSIDE_AFTER_NS: u64 = 5_000_000;
 /// Stacks read from outside in one tick, at most: 20 us each, so at most a fifth of a CPU, and only while threads block
@@ -81,6 +81,8 @@ pub struct Options {
     pub unwind: UnwindChoice,
     /// Bytes of stack copied with a sample.
     pub stack_size: u32,
+    /// Hold each walk of the kernel against one of user space, and tell how they differ.
+    pub check_walks: bool,
     /// Whether system calls are counted and measured all the time. Otherwise uhr's own programs count them now and then.
     pub syscalls: bool,
     /// What recording may cost, as a share of the time of all CPUs.
@@ -147,6 +149,7 @@ impl Recorder {
         }
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
         pipeline.fault_period = opening::FAULTS_A_SAMPLE;
+        pipeline.kernel_tables = source.kernel_tables()?;
         let decoder = source.session.decoder();
         take_in(&mut pipeline, &target, &threads, start_ns);
         granted.unattached.iter().for_each(|&tid| pipeline.tasks.has_no_events(tid));
@@ -269,6 +272,7 @@ impl Recorder {
         self.push(batch);
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
         self.merger.release(self.arrived_ns, &mut |ring, record| hand_over(decoder, pipeline, ring, record));
+        pipeline.update_kernel_tables();
         self.arrived_ns = batch.started_ns;
     }
 

@@ -159,6 +159,7 @@ fn kernel_options(options: &Options, scope: Scope, unwinding: &Unwinding) -> uhr
     uhr_ebpf::Options {
         frequency: options.frequency,
         copy_bytes: options.stack_size,
+        copies_too: options.check_walks,
         frame_pointers: unwinding.by_frame_pointers,
         fault_period: FAULTS_A_SAMPLE,
         counting: if options.syscalls { Counting::Always } else { Counting::InWindows },

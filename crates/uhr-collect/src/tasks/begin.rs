@@ -8,7 +8,7 @@ use crate::address_space::AddressSpace;
 use crate::cgroup::membership::{self, Membership};
 use crate::procfs;
 use crate::sums::ThreadSums;
-use crate::unwind::ProcessUnwinder;
+use uhr_unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
 
 impl Tasks {

@@ -11,7 +11,7 @@ use crate::perf::Body;
 use crate::pools::Pools;
 use crate::procfs;
 use crate::sums::ThreadSums;
-use crate::unwind::ProcessUnwinder;
+use uhr_unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
 
 /// A process between two execs.
@@ -153,6 +153,11 @@ impl Tasks {
     /// Whether a process is recorded.
     pub(crate) fn knows_process(&self, pid: u32) -> bool {
         self.processes.contains_key(&pid)
+    }
+
+    /// The process that has this pid, if it is recorded.
+    pub(crate) fn known_process(&self, pid: u32) -> Option<&Process> {
+        self.processes.get(&pid)
     }
 
     /// The thread that has this tid, if it is recorded.

@@ -37,6 +37,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Auto, hide_possible_values = true)]
     pub(crate) unwind: Unwind,
 
+    /// Hold each walk of the kernel against one of user space, and tell how they differ
+    #[arg(long, hide = true)]
+    pub(crate) check_walks: bool,
+
     /// How much of the stack to copy with each sample, for `--unwind dwarf`
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = quantity::stack_size)]
     pub(crate) stack_size: u32,

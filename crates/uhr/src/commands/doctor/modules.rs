@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use object::ReadCache;
 use schemars::JsonSchema;
 use serde::Serialize;
-use uhr_collect::unwind::{FramePointers, UnwindModule};
+use uhr_unwind::{FramePointers, UnwindModule};
 use uhr_model::object::ElfFile;
 use uhr_symbolize::{ElfSource, ModuleSource, Origin, symbolize};
 

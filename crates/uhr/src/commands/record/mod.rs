@@ -116,6 +116,7 @@ fn options(args: &RecordArgs, target: Target) -> Options {
             Unwind::Dwarf => UnwindChoice::Dwarf,
         },
         stack_size: args.stack_size,
+        check_walks: args.check_walks,
         syscalls: args.syscalls,
         max_overhead: args.max_overhead,
     }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uhr_collect::unwind::{
+use uhr_unwind::{
     ProcessMemory, ProcessUnwinder, Registers, StackCopy, TargetMemory, UnwindCache, UnwindModule,
 };
 use uhr_model::object::ElfFile;

@@ -32,15 +32,35 @@ impl ProcessUnwinder {
         let begin = out.len();
         out.push(CodeAddress::Instruction(Avma(ip)));
         out.extend(callers.iter().map(|&address| CodeAddress::Return(Avma(address))));
-        let nothing = StackWords::of_copy(StackCopy { start: Avma(0), bytes: &[] });
-        let mut walk = self.start_walk(nothing, code, cache, out);
-        let whole = walk.outermost(begin);
-        match whole {
-            // What follows the outermost function is what rbp held for another purpose.
-            Some(outermost) => out.truncate(outermost + 1),
-            None if chain.len() >= max_stack => return StackEnding::TooDeep,
-            None => return StackEnding::BrokenFramePointers,
+        match self.find_outermost(begin, code, cache, out) {
+            StackEnding::BrokenFramePointers if chain.len() >= max_stack => StackEnding::TooDeep,
+            ending => ending,
         }
+    }
+
+    /// Whether frames that end where frame pointers led no further are all of the stack; what lies beyond the outermost
+    /// function is taken off.
+    pub fn end_of_chain(
+        &mut self,
+        code: Option<&dyn TargetMemory>,
+        cache: &mut UnwindCache,
+        out: &mut Vec<CodeAddress<Avma>>,
+    ) -> StackEnding {
+        self.find_outermost(0, code, cache, out)
+    }
+
+    fn find_outermost(
+        &mut self,
+        begin: usize,
+        code: Option<&dyn TargetMemory>,
+        cache: &mut UnwindCache,
+        out: &mut Vec<CodeAddress<Avma>>,
+    ) -> StackEnding {
+        let nothing = StackWords::of_copy(StackCopy { start: Avma(0), bytes: &[] });
+        let outermost = self.start_walk(nothing, code, cache, out).outermost(begin);
+        // What follows the outermost function is what rbp held for another purpose.
+        let Some(outermost) = outermost else { return StackEnding::BrokenFramePointers };
+        out.truncate(outermost + 1);
         StackEnding::Complete
     }
 }

@@ -30,6 +30,17 @@ impl Mapping {
     }
 }
 
+/// One executable mapping, as others see it.
+#[derive(Clone, Debug)]
+pub struct CodeMapping<'a> {
+    /// Where.
+    pub range: Range<Avma>,
+    /// What its addresses are above those that the file states.
+    pub bias: u64,
+    /// `None` for generated code, and for files that are not ELF.
+    pub module: Option<&'a Arc<UnwindModule>>,
+}
+
 /// The executable mappings of one process: sorted, without overlaps.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Mappings(Vec<Mapping>);
@@ -63,6 +74,14 @@ impl Mappings {
         let kept = [below, above].into_iter().filter(|mapping| mapping.start < mapping.end);
         self.0.splice(first..last, kept);
         true
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = CodeMapping<'_>> {
+        self.0.iter().map(|mapping| CodeMapping {
+            range: Avma(mapping.start)..Avma(mapping.end),
+            bias: mapping.bias,
+            module: mapping.module.as_ref(),
+        })
     }
 
     pub(super) fn find(&self, address: u64) -> Option<&Mapping> {

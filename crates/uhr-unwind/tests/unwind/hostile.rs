@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use uhr_collect::unwind::{
+use uhr_unwind::{
     MAX_FRAMES, MemoryError, ProcessUnwinder, Registers, StackCopy, TargetMemory, UnwindCache, UnwindModule,
 };
 use uhr_model::object::ElfFile;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use uhr_collect::unwind::BlockedStack;
+use uhr_unwind::BlockedStack;
 use uhr_model::{Avma, StackEnding};
 
 use crate::target::{Target, compile};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use uhr_collect::unwind::{FramePointers, ProcessMemory, TargetMemory};
+use uhr_unwind::{FramePointers, ProcessMemory, TargetMemory};
 use uhr_model::{CodeAddress, StackEnding};
 
 use crate::target::{Target, compile};

@@ -11,11 +11,19 @@ use uhr_model::object::{ElfError, ElfFile, Segments};
 use uhr_model::{Avma, FileOffset, Svma};
 
 use super::row::Row;
+use super::row_table::signal_returns;
 use super::sections::Bytes;
 use super::tables::{Sections, Tables};
 
 /// An entry function without call frame information is taken to be this long at most. Real ones: 16 to 70 bytes.
 const MAX_ENTRY_FUNCTION: u64 = 128;
+
+/// Code is searched in pieces of so many bytes,
+const PIECE: usize = 1 << 20;
+/// which overlap by more than what is searched for,
+const OVERLAP: usize = 16;
+/// and only so far into a file: three times the largest static programs.
+const MAX_CODE: u64 = 256 << 20;
 
 /// What one ELF file says about unwinding, shared by all processes that map it.
 pub struct UnwindModule {
@@ -23,6 +31,8 @@ pub struct UnwindModule {
     segments: Segments,
     plt: Vec<Range<u64>>,
     is_go: bool,
+    /// Whether it needs no other file: a libc, or a program with its own.
+    is_on_its_own: bool,
     tables: Tables,
     /// Read when it is first needed, with the tables.
     program: OnceLock<Program>,
@@ -74,6 +84,7 @@ impl UnwindModule {
                 .map(|section| section.address.0..section.address.0.saturating_add(section.size))
                 .collect(),
             is_go: [".go.buildinfo", ".note.go.buildid"].iter().any(|name| elf.section(name).is_some()),
+            is_on_its_own: elf.needed.is_empty(),
             tables,
             program: OnceLock::new(),
         }
@@ -117,22 +128,22 @@ impl UnwindModule {
     }
 
     /// Bytes of its tables that could be let go.
-    pub(crate) fn table_bytes(&self) -> usize {
+    pub fn table_bytes(&self) -> usize {
         self.tables.bytes()
     }
 
     /// Lets its tables go if no stack has needed them since this was last called.
-    pub(crate) fn let_go_unused(&self) {
+    pub fn let_go_unused(&self) {
         self.tables.let_go_unused();
     }
 
     /// A number of its own for each module of this process of ours.
-    pub(super) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.id
     }
 
     /// Whether Go's linker wrote it: its code has frame pointers everywhere, and the outermost of them is 0.
-    pub(super) fn is_go(&self) -> bool {
+    pub fn is_go(&self) -> bool {
         self.is_go
     }
 
@@ -145,6 +156,32 @@ impl UnwindModule {
     pub(super) fn is_main(&self, address: u64) -> bool {
         let main = self.program().main;
         main.is_some() && self.function_start(address) == main
+    }
+
+    /// The function that the kernel starts the program in; empty if there is none.
+    pub(super) fn entry_function(&self) -> Range<u64> {
+        self.program().entry.clone()
+    }
+
+    /// Where it returns from signal handlers, as far as a libc is in it.
+    pub(super) fn signal_returns(&self) -> Vec<Range<u64>> {
+        let Some(file) = self.tables.file().filter(|_| self.is_on_its_own) else { return Vec::new() };
+        let mut found = Vec::new();
+        let mut bytes = vec![0; PIECE];
+        for segment in self.segments.iter().filter(|segment| segment.executable) {
+            let mut at = 0;
+            while at < segment.file_size && at < MAX_CODE {
+                let piece = &mut bytes[..(segment.file_size - at).min(PIECE as u64) as usize];
+                if Bytes::read_exact_at(file, segment.offset.0.wrapping_add(at), piece).is_none() {
+                    break;
+                }
+                let address = segment.address.0.wrapping_add(at);
+                let within = |offset: usize| address.wrapping_add(offset as u64);
+                found.extend(signal_returns(piece).map(|range| within(range.start)..within(range.end)));
+                at += (PIECE - OVERLAP) as u64;
+            }
+        }
+        found
     }
 
     /// Whether `address` is in a stub that jumps to another module's function.

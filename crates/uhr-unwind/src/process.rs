@@ -8,7 +8,7 @@ use uhr_model::{Avma, CodeAddress, FileOffset, StackEnding};
 
 use super::cache::UnwindCache;
 use super::derived::CodeCache;
-use super::mappings::Mappings;
+use super::mappings::{CodeMapping, Mappings};
 use super::memory::TargetMemory;
 use super::module::UnwindModule;
 use super::registers::Registers;
@@ -36,12 +36,19 @@ impl ProcessUnwinder {
         self.mappings.insert(range, offset, module);
     }
 
-    /// Takes out what is mapped in `range`; mappings that it cuts keep their rest.
-    pub fn unmap(&mut self, range: Range<Avma>) {
+    /// Takes out what is mapped in `range`; mappings that it cuts keep their rest. False if nothing was mapped there.
+    pub fn unmap(&mut self, range: Range<Avma>) -> bool {
         // Most of what a process maps is data in new places: code that was read stays as it is.
-        if self.mappings.remove(range) {
+        let was_mapped = self.mappings.remove(range);
+        if was_mapped {
             self.code.clear();
         }
+        was_mapped
+    }
+
+    /// All executable mappings, in the order of their addresses.
+    pub fn code(&self) -> impl Iterator<Item = CodeMapping<'_>> {
+        self.mappings.iter()
     }
 
     /// Whether an address is in an executable mapping that was given.

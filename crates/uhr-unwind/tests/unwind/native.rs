@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use uhr_collect::unwind::{FramePointers, Registers, StackCopy, TargetMemory};
+use uhr_unwind::{FramePointers, Registers, StackCopy, TargetMemory};
 use uhr_model::{Avma, CodeAddress, StackEnding};
 
 use crate::target::{Moment, Target, compile};

@@ -37,6 +37,9 @@ pub(super) struct Epilogue {
 }
 
 impl CodeAround {
+    /// `mov $15, %rax; syscall`, and the same with `%eax`.
+    pub(super) const SIGNAL_RETURNS: [&[u8]; 2] =
+        [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
     pub(super) const BEFORE: usize = 17;
     pub(super) const AFTER: usize = 48;
 
@@ -85,9 +88,7 @@ impl CodeAround {
 
     /// Whether the code is `rt_sigreturn`, which returns from a signal handler: system call 15.
     pub(super) fn is_signal_return(&self) -> bool {
-        const FORMS: [&[u8]; 2] =
-            [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
-        FORMS.iter().any(|form| self.after().starts_with(form))
+        Self::SIGNAL_RETURNS.iter().any(|form| self.after().starts_with(form))
     }
 
     /// Whether the code ends the thread or the program without another call: where musl's `clone` called the thread's

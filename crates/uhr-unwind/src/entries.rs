@@ -10,6 +10,7 @@ use gimli::{
 
 use super::row::{Row, Slice};
 use super::sections::SectionBytes;
+use super::simple_row::SimpleRow;
 
 /// Entries that an index takes: five times those of the largest programs. A forged section must not cost memory.
 const MAX_ENTRIES: usize = 4 << 20;
@@ -99,6 +100,28 @@ impl Entries {
         }
     }
 
+    /// The entries' start addresses and offsets, sorted.
+    pub(super) fn all(&self) -> &[(u64, u32)] {
+        self.index()
+    }
+
+    /// The rows of the entry at an offset, in their simple form: start, end, row. Gives where the entry ends; `None` if there
+    /// is none. Rows that are damaged are left out.
+    pub(super) fn simple_rows(
+        &self,
+        offset: u32,
+        context: &mut UnwindContext<usize>,
+        each: &mut dyn FnMut(u64, u64, SimpleRow),
+    ) -> Option<u64> {
+        let entry = self.at(offset as usize)?;
+        if self.is_debug_frame {
+            simple_rows(&self.as_debug_frame(), &self.bases, &entry, context, each);
+        } else {
+            simple_rows(&self.as_eh_frame(), &self.bases, &entry, context, each);
+        }
+        Some(entry.end_address())
+    }
+
     fn at(&self, offset: usize) -> Option<Entry<'_>> {
         if self.is_debug_frame {
             entry_at(&self.as_debug_frame(), &self.bases, offset)
@@ -148,6 +171,19 @@ fn row_of<'a, S: UnwindSection<Slice<'a>>>(
 ) -> Option<Row> {
     let row = entry.unwind_info_for_address(section, bases, context, address).ok()?;
     Row::compile(section, row, entry, address)
+}
+
+fn simple_rows<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    entry: &Entry<'a>,
+    context: &mut UnwindContext<usize>,
+    each: &mut dyn FnMut(u64, u64, SimpleRow),
+) {
+    let Ok(mut rows) = entry.rows(section, bases, context) else { return };
+    while let Ok(Some(row)) = rows.next_row() {
+        each(row.start_address(), row.end_address(), SimpleRow::of(section, row, entry));
+    }
 }
 
 fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> Vec<(u64, u32)> {
