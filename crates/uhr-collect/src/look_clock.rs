@@ -92,7 +92,7 @@ impl LookClock {
     /// A look was taken, took so much CPU time, and came by all threads or not.
     pub(crate) fn looked(&mut self, took: Duration, saw_all: bool) {
         let share = self.slowness * if saw_all { SHARE } else { SHARE_BEHIND };
-        let wanted = (took * share).clamp(SHORTEST * self.slowness, LONGEST);
+        let wanted = (took * share).max(SHORTEST * self.slowness).min(LONGEST);
         // One long look (a new process with many threads) is no reason to look away for long.
         self.period = (self.period * 7 + wanted) / 8;
         self.next += self.period.mul_f64(self.jitter.between(0.9, 1.1));
@@ -111,9 +111,17 @@ mod tests {
         for _ in 0..1000 {
             let before = clock.next;
             clock.looked(Duration::from_micros(10), true);
-            assert!(clock.next >= before + Duration::from_millis(18));
+            assert!(clock.next >= before + SHORTEST.mul_f64(0.9));
         }
         assert_eq!(clock.period, SHORTEST);
+    }
+
+    #[test]
+    fn the_slowest_looks_are_no_slower_than_the_longest_distance() {
+        let mut clock = LookClock::new(7);
+        clock.slow_down(1 << 10);
+        (0..100).for_each(|_| clock.looked(Duration::from_micros(10), true));
+        assert!(clock.period > LONGEST.mul_f64(0.9) && clock.period <= LONGEST);
     }
 
     #[test]

@@ -32,6 +32,6 @@ pub use event::{
     Why, Woken,
 };
 pub use options::{Options, Scope};
-pub use probe::{Feature, check_rights, features, purpose};
+pub use probe::{Feature, WALKER, check_rights, features, purpose};
 pub use sampler::{RINGS, Sampler};
 pub use tables::{Code, TableId, Tables, WalkBy};

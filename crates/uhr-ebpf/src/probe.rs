@@ -37,9 +37,13 @@ const PURPOSES: &[(&str, &str)] = &[
     ("tell_calls", "sums of system calls"),
 ];
 
+/// The part of all programs that walks user stacks, which a kernel can refuse while it takes the programs.
+pub const WALKER: &str = "walker";
+const WALKER_PURPOSE: (&str, &str) = (WALKER, "user stacks walked in the kernel");
+
 /// What a program is for.
 pub fn purpose(program: &str) -> &'static str {
-    PURPOSES.iter().find(|row| row.0 == program).map_or("some things", |row| row.1)
+    PURPOSES.iter().chain([&WALKER_PURPOSE]).find(|row| row.0 == program).map_or("some things", |row| row.1)
 }
 
 /// Tries each program: loads it and throws it away.
@@ -51,13 +55,20 @@ pub fn features() -> Result<Vec<Feature>, LoadError> {
     let mut options = Options::new(Scope::Machine, Vec::new());
     options.ring_bytes = 4096;
     // All at once is the usual case, and ten times as fast.
-    let takes_all = open(&options)?.load().is_ok();
+    let takes_walker = open(&options)?.load().is_ok();
+    let walker = Feature {
+        program: WALKER.to_owned(),
+        purpose: WALKER_PURPOSE.1,
+        refused: (!takes_walker).then(|| log::reason().unwrap_or_else(|| "it does not load".to_owned())),
+    };
+    options.rows = false;
+    let takes_all = takes_walker || open(&options)?.load().is_ok();
     let feature = |&(program, purpose): &(&str, &'static str)| Feature {
         program: program.to_owned(),
         purpose,
         refused: if takes_all { None } else { refused(program, &options) },
     };
-    Ok(PURPOSES.iter().map(feature).collect())
+    Ok(PURPOSES.iter().map(feature).chain([walker]).collect())
 }
 
 fn refused(program: &str, options: &Options) -> Option<String> {

@@ -62,7 +62,7 @@ impl Sampler {
     /// [`LoadError`]: nothing stays attached then.
     pub fn start(options: &Options) -> Result<Self, LoadError> {
         probe::check_rights()?;
-        let (object, missing) = load(options)?;
+        let Loaded { object, missing, walks_by_rows } = load(options)?;
         let ring = |(name, bytes): (&str, u32)| {
             let map = object.maps().find(|map| map.name() == name);
             let map = map.ok_or_else(|| LoadError::at("finding the ring")(io::ErrorKind::NotFound.into()))?;
@@ -86,7 +86,7 @@ impl Sampler {
             since_ns: 0,
             next_window: Instant::now(),
             missing,
-            walks_by_rows: options.rows && !options.frame_pointers,
+            walks_by_rows,
         };
         sampler.attach_tasks(options)?;
         sampler.attach_events(options)?;
@@ -373,12 +373,29 @@ pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
     Ok(open)
 }
 
-/// Loads all programs, or, where the kernel does not take one that can be missed, all others.
-fn load(options: &Options) -> Result<(Object, Vec<(String, String)>), LoadError> {
-    let first = open(options)?.load();
-    let Err(error) = first else { return Ok((first.map_err(LoadError::bpf("loading"))?, Vec::new())) };
-    let mut missing = Vec::new();
-    for feature in probe::features()? {
+/// What the kernel took.
+struct Loaded {
+    object: Object,
+    /// Programs that it did not take, each with the reason.
+    missing: Vec<(String, String)>,
+    walks_by_rows: bool,
+}
+
+/// Loads all programs; where the kernel does not take them, without the walker; or, where it does not take one that can be
+/// missed, all others.
+fn load(options: &Options) -> Result<Loaded, LoadError> {
+    let wanted = options.rows && !options.frame_pointers;
+    if let Ok(object) = open(options)?.load() {
+        return Ok(Loaded { object, missing: Vec::new(), walks_by_rows: wanted });
+    }
+    let options = &Options { rows: false, ..options.clone() };
+    let walker = wanted.then(|| (probe::WALKER.to_owned(), reason_of("it does not load")));
+    let mut missing: Vec<(String, String)> = walker.into_iter().collect();
+    let error = match open(options)?.load() {
+        Ok(object) => return Ok(Loaded { object, missing, walks_by_rows: false }),
+        Err(error) => error,
+    };
+    for feature in probe::features()?.into_iter().filter(|feature| feature.program != probe::WALKER) {
         match feature.refused {
             None => {}
             Some(reason) if REQUIRED.contains(&feature.program.as_str()) => {
@@ -388,7 +405,7 @@ fn load(options: &Options) -> Result<(Object, Vec<(String, String)>), LoadError>
         }
     }
     if missing.is_empty() {
-        let reason = log::reason().unwrap_or_else(|| error.to_string());
+        let reason = reason_of(&error.to_string());
         return Err(LoadError::Unsupported { program: "all".to_owned(), reason });
     }
     let mut open = open(options)?;
@@ -397,7 +414,12 @@ fn load(options: &Options) -> Result<(Object, Vec<(String, String)>), LoadError>
         program.set_autoload(!missing.iter().any(|(absent, _)| *absent == name));
     }
     let object = open.load().map_err(LoadError::bpf("loading the eBPF programs"))?;
-    Ok((object, missing))
+    Ok(Loaded { object, missing, walks_by_rows: false })
+}
+
+/// Why the kernel did not take what was last loaded.
+fn reason_of(error: &str) -> String {
+    log::reason().unwrap_or_else(|| error.to_owned())
 }
 
 pub(crate) fn monotonic_ns() -> u64 {

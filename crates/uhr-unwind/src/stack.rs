@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_still_thread_is_read_where_it_is() {
-        let memory = crate::unwind::ProcessMemory::new(std::process::id());
+        let memory = crate::ProcessMemory::new(std::process::id());
         let values: Vec<u64> = (0..2000).collect();
         let at = values.as_ptr() as u64;
         let mut words = StackWords::of_still_thread(at, &memory);

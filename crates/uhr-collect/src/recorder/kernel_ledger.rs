@@ -132,9 +132,13 @@ impl Recorder {
     pub(super) fn kernel_notes(&self) -> Vec<String> {
         let (counted, side) = (&self.pipeline.counted, &self.kernel_side);
         let counters = &side.counters;
-        let programs = side.missing.iter().map(|(program, reason)| {
-            let purpose = uhr_ebpf::purpose(program);
-            format!("{purpose} are not recorded: this kernel does not take the program for it ({reason})")
+        let programs = side.missing.iter().map(|(program, reason)| match uhr_ebpf::purpose(program) {
+            purpose if program == uhr_ebpf::WALKER => {
+                format!("there are no {purpose}, but copied, which costs more: this kernel does not take the walker ({reason})")
+            }
+            purpose => {
+                format!("{purpose} are not recorded: this kernel does not take the program for it ({reason})")
+            }
         });
         let waits = counters.waits_refused + counters.times_refused;
         let misses = [

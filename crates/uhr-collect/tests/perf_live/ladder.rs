@@ -52,6 +52,7 @@ fn finished(mode: &str, amount: u32, unwind: UnwindChoice) -> Option<Finished> {
         frequency: 999,
         unwind,
         stack_size: 16 << 10,
+        check_walks: false,
     };
     let path = folder.path().join("recording");
     let mut recorder = Recorder::start(&options, &path).unwrap();

@@ -112,6 +112,7 @@ fn behind_a_hard_limit() {
         frequency: 999,
         unwind: UnwindChoice::Fp,
         stack_size: 16 << 10,
+        check_walks: false,
         syscalls: false,
         max_overhead: None,
     };

@@ -33,6 +33,7 @@ pub(crate) fn record(folder: &Path, program: &Path) -> Option<(Captured, Recordi
         frequency: 999,
         unwind: UnwindChoice::Auto,
         stack_size: 16 << 10,
+        check_walks: false,
         syscalls: false,
         max_overhead: None,
     };
@@ -64,6 +65,7 @@ pub(crate) fn attach(
         frequency: 999,
         unwind: UnwindChoice::Dwarf,
         stack_size: 16 << 10,
+        check_walks: false,
         syscalls: false,
         max_overhead: None,
     };
