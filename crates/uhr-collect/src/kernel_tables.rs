@@ -4,7 +4,6 @@
 //! files are compiled (a thread of its own does that: 15 million rows a second, libc's in 2 ms), the kernel copies its
 //! stacks, and user space walks. Rows are not kept on disk: to read and check them there would take longer.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,8 +23,19 @@ enum Rows {
     /// They are being compiled.
     Asked,
     There(TableId),
-    /// It has none, or there was no room.
+    /// It has none.
     None,
+    /// There was no room for them.
+    NoRoom,
+}
+
+/// What the kernel was told of a process.
+#[derive(Debug, Default)]
+struct TakenIn {
+    /// When.
+    at_ns: u64,
+    /// The files whose rows it walks by.
+    files: Vec<u32>,
 }
 
 /// The files and processes that the kernel knows.
@@ -34,12 +44,14 @@ pub(crate) struct KernelTables {
     tables: Tables,
     /// By [`UnwindModule::id`].
     files: FxHashMap<u32, Rows>,
-    /// Processes that are taken in, and when their mappings were last written.
-    taken_in: FxHashMap<u32, u64>,
+    /// Processes that are taken in.
+    taken_in: FxHashMap<u32, TakenIn>,
     /// Those of them whose mappings have changed since,
     changed: FxHashSet<u32>,
     /// or that wait for the rows of a file.
-    waiting: HashSet<u32>,
+    waiting: FxHashSet<u32>,
+    /// Rows were given up, and their room is not free yet.
+    has_given_up: bool,
     requests: Sender<Arc<UnwindModule>>,
     compiled: Receiver<(u32, RowTable)>,
     /// Files and processes that there was no room for.
@@ -63,7 +75,8 @@ impl KernelTables {
             files: FxHashMap::default(),
             taken_in: FxHashMap::default(),
             changed: FxHashSet::default(),
-            waiting: HashSet::new(),
+            waiting: FxHashSet::default(),
+            has_given_up: false,
             requests,
             compiled,
             without_room: 0,
@@ -72,8 +85,9 @@ impl KernelTables {
 
     /// A sample of the process came whose stack the kernel could not walk, because it does not know some of its code.
     pub(crate) fn take_in(&mut self, pid: u32, now_ns: u64) {
-        if self.taken_in.get(&pid).is_none_or(|since| now_ns.saturating_sub(*since) > AGAIN_NS) {
-            self.taken_in.insert(pid, now_ns);
+        let known = self.taken_in.entry(pid).or_default();
+        if now_ns.saturating_sub(known.at_ns) > AGAIN_NS {
+            known.at_ns = now_ns;
             self.changed.insert(pid);
         }
     }
@@ -86,9 +100,9 @@ impl KernelTables {
     }
 
     /// A process has made another.
-    pub(crate) fn see_fork(&mut self, parent: u32, child: u32, now_ns: u64) {
+    pub(crate) fn see_fork(&mut self, parent: u32, child: u32) {
         if self.taken_in.contains_key(&parent) {
-            self.taken_in.insert(child, now_ns);
+            self.taken_in.entry(child).or_default();
             self.changed.insert(child);
         }
     }
@@ -102,7 +116,8 @@ impl KernelTables {
         for (file, rows) in compiled {
             let table = self.tables.add(rows.rows()).ok().flatten();
             self.without_room += u64::from(table.is_none() && !rows.rows().is_empty());
-            self.files.insert(file, table.map_or(Rows::None, Rows::There));
+            let without = if rows.rows().is_empty() { Rows::None } else { Rows::NoRoom };
+            self.files.insert(file, table.map_or(without, Rows::There));
         }
         for pid in std::mem::take(&mut self.changed) {
             match tasks.known_process(pid) {
@@ -115,9 +130,37 @@ impl KernelTables {
         }
     }
 
+    /// Forgets processes whose end was not told, and, where room is short, rows that no process needs.
+    pub(crate) fn sweep(&mut self, tasks: &Tasks) {
+        let gone = self.taken_in.keys().filter(|pid| !tasks.knows_process(**pid));
+        self.changed.extend(gone);
+        if !self.files.values().any(|rows| matches!(rows, Rows::NoRoom)) {
+            return;
+        }
+        let needed: FxHashSet<u32> = self.taken_in.values().flat_map(|known| known.files.clone()).collect();
+        let tables = &mut self.tables;
+        let mut has_given_up = false;
+        self.files.retain(|file, rows| match rows {
+            Rows::There(table) if !needed.contains(file) => {
+                tables.remove(*table);
+                has_given_up = true;
+                false
+            }
+            _ => true,
+        });
+        // What had no room is tried again, until the room that was given up is free.
+        if has_given_up || std::mem::take(&mut self.has_given_up) {
+            self.files.retain(|_, rows| !matches!(rows, Rows::NoRoom));
+            self.changed.extend(self.waiting.drain());
+        }
+        self.has_given_up |= has_given_up;
+    }
+
     fn write<'a>(&mut self, pid: u32, code: impl Iterator<Item = CodeMapping<'a>>, as_of_ns: u64) {
+        let mut files = Vec::new();
         let codes: Vec<Code> = code
             .map(|mapping| {
+                files.extend(mapping.module.map(|module| module.id()));
                 let by = match mapping.module {
                     Some(module) => self.walk_by(module, pid),
                     // It keeps frame pointers, or not; the unwinder reads its instructions.
@@ -126,7 +169,9 @@ impl KernelTables {
                 Code { range: mapping.range.start.0..mapping.range.end.0, bias: mapping.bias, by }
             })
             .collect();
-        self.taken_in.insert(pid, as_of_ns);
+        let is_there = |file: &u32| matches!(self.files.get(file), Some(Rows::There(_)));
+        let files = files.into_iter().filter(is_there).collect();
+        self.taken_in.insert(pid, TakenIn { at_ns: as_of_ns, files });
         let is_in = self.tables.set_space(pid, as_of_ns, &codes).unwrap_or(false);
         self.without_room += u64::from(!is_in);
     }
@@ -139,7 +184,7 @@ impl KernelTables {
             Rows::Asked
         });
         match rows {
-            Rows::Asked => {
+            Rows::Asked | Rows::NoRoom => {
                 self.waiting.insert(pid);
                 WalkBy::Nothing
             }

@@ -88,6 +88,7 @@ struct uhr_sample {
     struct uhr_head head;
     u64 ip, sp, bp; /* user registers, 0 without a program */
     u64 address;    /* of a fault; otherwise the period of the clock (of CPUs, of waits) in ns */
+    u64 as_of_ns;   /* of a walk: `as_of_ns` of the mappings that it went by */
     u32 wait;       /* number of the wait, of those of this thread or of `wait_tid` */
     u32 wait_tid;
     u16 kernel_frames;
@@ -98,7 +99,7 @@ struct uhr_sample {
     u16 flags;
     u32 share; /* of a wait: as in struct uhr_dial */
 };
-UHR_SIZE(struct uhr_sample, 80);
+UHR_SIZE(struct uhr_sample, 88);
 
 struct uhr_task {
     u32 pid;
@@ -251,7 +252,7 @@ enum uhr_row {
 /* Rows, and the index of each table: a word for each of its pages, with the number of the first row's word below and how
    many they are above. They lie in chunks of words; a page's rows in one. A page begins with a row. */
 #define UHR_CHUNK_WORDS (1 << 17)
-#define UHR_CHUNKS 256
+#define UHR_CHUNKS 128 /* of 1 MiB */
 #define UHR_TABLES 4096
 struct uhr_table {
     u64 start; /* stated address of the first page */

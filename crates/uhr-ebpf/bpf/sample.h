@@ -109,6 +109,7 @@ static __always_inline bool put_walk(struct draft *draft, struct thread *thread,
     sample->ending = ending;
     if (ending >= UHR_GAVE_UP) return false;
     sample->flags |= UHR_WALKED;
+    sample->as_of_ns = walk->space.as_of_ns;
     sample->user_frames = walk->count;
     if (walk->leaf_by_bp) put_leaf(draft, other);
     return true;

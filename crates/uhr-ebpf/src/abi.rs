@@ -52,7 +52,7 @@ pub(crate) const ROW_FIRST: u64 = 6;
 pub(crate) const ROW_COMPLEX: u64 = 7;
 pub(crate) const BP_NOWHERE: i16 = i16::MIN;
 pub(crate) const CHUNK_WORDS: usize = 1 << 17;
-pub(crate) const CHUNKS: usize = 256;
+pub(crate) const CHUNKS: usize = 128;
 pub(crate) const TABLES: usize = 4096;
 pub(crate) const CODES: usize = 65_536;
 /// Mappings of one process, at most.
@@ -86,8 +86,8 @@ plain! {
     /// struct uhr_head
     Head = 24 { kind: u32, cpu: u32, time_ns: u64, pid: u32, tid: u32, }
     /// struct uhr_sample
-    Sample = 80 {
-        head: Head, ip: u64, sp: u64, bp: u64, address: u64, wait: u32, wait_tid: u32, kernel_frames: u16,
+    Sample = 88 {
+        head: Head, ip: u64, sp: u64, bp: u64, address: u64, as_of_ns: u64, wait: u32, wait_tid: u32, kernel_frames: u16,
         user_frames: u16, copied: u16, ending: u16, syscall: u16, flags: u16, share: u32,
     }
     /// struct uhr_task

@@ -120,6 +120,8 @@ pub struct Sample<'a> {
     pub is_full: bool,
     /// The frames in `user` were found by [`Tables`](crate::Tables), up to here.
     pub walk: Option<WalkEnd>,
+    /// They went by the mappings of that moment.
+    pub as_of_ns: u64,
     /// They were not, because some of the process's code is not in those tables.
     pub is_of_unknown_code: bool,
     /// Bytes of stack from the stack pointer on.
@@ -345,6 +347,7 @@ impl<'a> Sample<'a> {
             user: if has(abi::CHAIN | abi::WALKED) { user } else { &[] },
             is_full: has(abi::CHAIN_FULL),
             walk: has(abi::WALKED).then_some(walk),
+            as_of_ns: raw.as_of_ns,
             is_of_unknown_code: matches!(raw.ending, abi::NO_SPACE | abi::UNKNOWN_CODE),
             stack,
         })

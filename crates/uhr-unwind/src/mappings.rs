@@ -20,6 +20,11 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
+    fn is_same(&self, other: &Self) -> bool {
+        let module = |mapping: &Self| mapping.module.as_ref().map(|module| module.id());
+        (self.start, self.end, self.bias, module(self)) == (other.start, other.end, other.bias, module(other))
+    }
+
     pub(super) fn module(&self) -> Option<&UnwindModule> {
         self.module.as_deref()
     }
@@ -46,20 +51,26 @@ pub struct CodeMapping<'a> {
 pub(super) struct Mappings(Vec<Mapping>);
 
 impl Mappings {
+    /// Puts a mapping in. True if it takes the place of others.
     pub(super) fn insert(
         &mut self,
         range: Range<Avma>,
         offset: FileOffset,
         module: Option<Arc<UnwindModule>>,
-    ) {
+    ) -> bool {
         if range.is_empty() {
-            return;
+            return false;
         }
-        self.remove(range.clone());
         let placed = module.and_then(|module| Some((module.bias(range.start, offset)?, module)));
         let (bias, module) = placed.map_or((0, None), |(bias, module)| (bias, Some(module)));
-        let at = self.0.partition_point(|mapping| mapping.start < range.start.0);
-        self.0.insert(at, Mapping { start: range.start.0, end: range.end.0, bias, module });
+        let new = Mapping { start: range.start.0, end: range.end.0, bias, module };
+        if self.find(new.start).is_some_and(|old| old.is_same(&new)) {
+            return false;
+        }
+        let has_replaced = self.remove(range);
+        let at = self.0.partition_point(|mapping| mapping.start < new.start);
+        self.0.insert(at, new);
+        has_replaced
     }
 
     /// Takes out what lies in `range`; mappings that it cuts keep their rest. False if there was nothing.

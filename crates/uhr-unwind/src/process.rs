@@ -30,10 +30,10 @@ impl ProcessUnwinder {
     }
 
     /// Takes an executable mapping in, in place of whatever was there. `module` is `None` for memory without an ELF
-    /// file, where code is taken to keep frame pointers unless its instructions say otherwise.
-    pub fn map(&mut self, range: Range<Avma>, offset: FileOffset, module: Option<Arc<UnwindModule>>) {
+    /// file, where code is taken to keep frame pointers unless its instructions say otherwise. True if other code was there.
+    pub fn map(&mut self, range: Range<Avma>, offset: FileOffset, module: Option<Arc<UnwindModule>>) -> bool {
         self.code.clear();
-        self.mappings.insert(range, offset, module);
+        self.mappings.insert(range, offset, module)
     }
 
     /// Takes out what is mapped in `range`; mappings that it cuts keep their rest. False if nothing was mapped there.

@@ -104,7 +104,7 @@ impl Pipeline {
             self.names.jitdump(process, &text);
         }
         let offset = FileOffset(file_offset);
-        let has_changed;
+        let has_replaced;
         let mut mapped = Mapped { end: Avma(end), file_offset: offset, region, code: None };
         if executable {
             let module = match (path, region) {
@@ -117,8 +117,7 @@ impl Pipeline {
                     self.modules.generated(id, &mut self.writer)
                 }
             };
-            process.unwinder.map(Avma(start)..Avma(end), offset, module.unwind.clone());
-            has_changed = true;
+            has_replaced = process.unwinder.map(Avma(start)..Avma(end), offset, module.unwind.clone());
             let (module, kind, segments) = (module.id, module.kind, module.segments);
             self.writer.push_mapping(MappingRow {
                 time_ns: now_ns,
@@ -130,10 +129,13 @@ impl Pipeline {
             });
             mapped.code = Some(MappedCode { module, kind, segments });
         } else {
-            has_changed = process.unwinder.unmap(Avma(start)..Avma(end));
+            has_replaced = process.unwinder.unmap(Avma(start)..Avma(end));
+        }
+        if has_replaced {
+            process.replaced_ns = now_ns;
         }
         process.space.map(Avma(start), mapped);
-        if has_changed {
+        if executable || has_replaced {
             self.code_changed(pid);
         }
     }
@@ -142,6 +144,13 @@ impl Pipeline {
     pub(super) fn code_changed(&mut self, pid: u32) {
         if let Some(tables) = &mut self.kernel_tables {
             tables.see_change(pid);
+        }
+    }
+
+    /// Forgets in the kernel what no process has any more.
+    pub(crate) fn sweep_kernel_tables(&mut self) {
+        if let Some(tables) = &mut self.kernel_tables {
+            tables.sweep(&self.tasks);
         }
     }
 

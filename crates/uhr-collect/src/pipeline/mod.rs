@@ -136,7 +136,7 @@ impl Pipeline {
                 if let Some(tables) = &mut self.kernel_tables
                     && task.pid != task.parent_pid
                 {
-                    tables.see_fork(task.parent_pid, task.pid, time_ns);
+                    tables.see_fork(task.parent_pid, task.pid);
                 }
             }
             // Sums come once more, when the thread leaves its CPU for the last time.

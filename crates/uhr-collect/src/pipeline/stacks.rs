@@ -41,6 +41,8 @@ impl Pipeline {
             false => CodeAddress::Instruction(Avma(address)),
         }));
         let process = self.tasks.process(pid, time_ns, &mut self.writer);
+        // Code was replaced, and the kernel did not know of it yet.
+        let is_in_doubt = sample.as_of_ns < process.replaced_ns;
         let (unwinder, memory) = (&mut process.unwinder, ProcessMemory::new(pid));
         if let Some(own) = sample.registers.filter(|_| !sample.stack.is_empty()) {
             let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };
@@ -53,6 +55,7 @@ impl Pipeline {
             }
         }
         let ending = match end {
+            _ if is_in_doubt => StackEnding::Heuristic,
             WalkEnd::First => StackEnding::Complete,
             WalkEnd::Unreadable => StackEnding::MemoryUnreadable,
             WalkEnd::TooDeep => StackEnding::TooDeep,

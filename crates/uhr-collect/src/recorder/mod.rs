@@ -314,6 +314,7 @@ impl Recorder {
             self.pipeline.tasks.poll_totals(now_ns, &mut self.pipeline.writer);
             self.pipeline.tasks.flush_waits(&mut self.pipeline.writer);
             self.pipeline.modules.trim();
+            self.pipeline.sweep_kernel_tables();
             self.pipeline.tasks.end_overdue(self.arrived_ns, &mut self.pipeline.writer);
             self.pipeline.writer.flush()?;
             self.last_flush = Instant::now();
@@ -367,11 +368,15 @@ fn threads_of(target: &Target) -> Result<Vec<(u32, Vec<u32>)>, CollectError> {
 
 fn take_in(pipeline: &mut Pipeline, target: &Target, threads: &[(u32, Vec<u32>)], now_ns: u64) {
     match target {
-        Target::Child { pid, .. } => pipeline.tasks.expect_exec(*pid, now_ns, &mut pipeline.writer),
+        Target::Child { pid, .. } => {
+            pipeline.tasks.expect_exec(*pid, now_ns, &mut pipeline.writer);
+            pipeline.kernel_tables.iter_mut().for_each(|tables| tables.take_in(*pid, now_ns));
+        }
         Target::Processes(_) => {
             for (pid, tids) in threads {
                 pipeline.tasks.attach(*pid, tids, now_ns, &mut pipeline.writer);
                 pipeline.read_maps(*pid, now_ns);
+                pipeline.kernel_tables.iter_mut().for_each(|tables| tables.take_in(*pid, now_ns));
             }
         }
         // Processes are taken in when their first record comes.

@@ -49,30 +49,27 @@ impl Opened {
         target: &Target,
         threads: &[(u32, Vec<u32>)],
     ) -> Result<Self, CollectError> {
-        let unwinding = Unwinding::of(options);
         if options.sampler == SamplerChoice::Perf {
             if let Some(what) = needs_programs(options) {
                 return Err(CollectError::NeedsEbpf(what));
             }
-            return Self::perf(options, target, threads, unwinding, None);
+            return Self::perf(options, target, threads, None);
         }
         let may_choose = options.sampler == SamplerChoice::Auto && needs_programs(options).is_none();
-        if may_choose && options.stack_size > uhr_ebpf::MAX_COPY_BYTES && !unwinding.by_frame_pointers {
+        if may_choose && options.stack_size > uhr_ebpf::MAX_COPY_BYTES && options.unwind != UnwindChoice::Fp {
             let reason = format!("they copy at most {} KiB of a stack", uhr_ebpf::MAX_COPY_BYTES >> 10);
-            return Self::perf(options, target, threads, unwinding, Some(reason));
+            return Self::perf(options, target, threads, Some(reason));
         }
         let opened = match uhr_ebpf::check_rights() {
-            Ok(()) => Self::ebpf(options, target, &unwinding),
+            Ok(()) => Self::ebpf(options, target),
             // That an ordinary user may not is nothing to be told every time.
             Err(LoadError::NotPermitted { .. }) if may_choose && !crate::host().root => {
-                return Self::perf(options, target, threads, unwinding, None);
+                return Self::perf(options, target, threads, None);
             }
             Err(error) => Err(error.into()),
         };
         match opened {
-            Err(error) if may_choose => {
-                Self::perf(options, target, threads, unwinding, Some(error.to_string()))
-            }
+            Err(error) if may_choose => Self::perf(options, target, threads, Some(error.to_string())),
             opened => opened,
         }
     }
@@ -81,9 +78,9 @@ impl Opened {
         options: &Options,
         target: &Target,
         threads: &[(u32, Vec<u32>)],
-        unwinding: Unwinding,
         refused: Option<String>,
     ) -> Result<Self, CollectError> {
+        let unwinding = Unwinding::of(options);
         let settings = perf::Settings {
             frequency: options.frequency,
             user_stack: if unwinding.by_frame_pointers {
@@ -115,7 +112,9 @@ impl Opened {
         Ok(Self { source: Source { session, sampler: None, overhead: None }, settings, kernel_side })
     }
 
-    fn ebpf(options: &Options, target: &Target, unwinding: &Unwinding) -> Result<Self, CollectError> {
+    fn ebpf(options: &Options, target: &Target) -> Result<Self, CollectError> {
+        // By rows is cheap and right everywhere: there is nothing to choose.
+        let unwinding = &Unwinding { by_frame_pointers: options.unwind == UnwindChoice::Fp, reason: None };
         let sideband =
             perf::Settings { data_mappings: true, sideband_only: true, ..perf::Settings::default() };
         let mut session = Session::open(Targets::WholeMachine, &sideband)?;

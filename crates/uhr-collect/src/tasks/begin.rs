@@ -8,8 +8,8 @@ use crate::address_space::AddressSpace;
 use crate::cgroup::membership::{self, Membership};
 use crate::procfs;
 use crate::sums::ThreadSums;
-use uhr_unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
+use uhr_unwind::ProcessUnwinder;
 
 impl Tasks {
     /// Takes in a process that lives already, with those of its threads that have events. What began meanwhile comes
@@ -52,6 +52,7 @@ impl Tasks {
                 space: AddressSpace::default(),
                 unwinder: ProcessUnwinder::new(),
                 maps_read_ns: None,
+                replaced_ns: 0,
                 living: 0,
                 before_exec: false,
             }
@@ -151,7 +152,8 @@ impl Tasks {
             row.inner_pid = procfs::inner_pid(pid);
             self.process_count += 1;
             writer.push_process(row.clone());
-            let process = Process { row, space, unwinder, maps_read_ns, living: 0, before_exec: false };
+            let process =
+                Process { row, space, unwinder, maps_read_ns, replaced_ns: 0, living: 0, before_exec: false };
             self.processes.insert(pid, process);
         }
         self.end_thread(tid, now_ns, writer);

@@ -11,8 +11,8 @@ use crate::perf::Body;
 use crate::pools::Pools;
 use crate::procfs;
 use crate::sums::ThreadSums;
-use uhr_unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
+use uhr_unwind::ProcessUnwinder;
 
 /// A process between two execs.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Process {
     pub(crate) unwinder: ProcessUnwinder,
     /// Its mappings were read from `/proc` at this time; they are not read again within a second.
     pub(crate) maps_read_ns: Option<u64>,
+    /// When code was last mapped in the place of other code, or taken away.
+    pub(crate) replaced_ns: u64,
     /// Its threads that live.
     living: u32,
     /// A started command that has not executed its program yet: still a copy of uhr.

@@ -75,6 +75,8 @@ fn check(series: &str) {
         machine.ask(&name("waiting"), &query("waits", "--metric off-cpu --group-by thread,function"));
     }
     if has_ebpf {
+        machine.ask("record-walks", "uhr record --check-walks -o walks -- shares");
+        machine.ask("walks", "uhr overview walks --json");
         machine.ask("record-cgroup", IN_A_CGROUP);
         machine.ask("cgroup", "uhr query cgroup --group-by process,cgroup --json");
         machine.ask("record-calls", "uhr record --syscalls -o calls -- calls");
@@ -96,6 +98,8 @@ fn check(series: &str) {
         }
     }
     if has_ebpf {
+        let walks = said.json("walks")["coverage"]["notes"].to_string();
+        assert!(walks.contains("of walks of the kernel") && walks.contains(" 0 differed"), "{walks}");
         check_cgroup(&said);
         check_calls(&said);
     }

@@ -34,3 +34,4 @@ mod unprivileged;
 mod wait_lengths;
 mod waits;
 mod wakers;
+mod walks;
