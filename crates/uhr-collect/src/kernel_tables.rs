@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use uhr_ebpf::{Code, TableId, Tables, WalkBy};
-use uhr_unwind::{CodeMapping, RowTable, UnwindModule};
+use uhr_ebpf::{Code, PackedRows, TableId, Tables, WalkBy};
+use uhr_unwind::{CodeMapping, UnwindModule};
 
+use crate::perf::BeforeOthers;
 use crate::tasks::Tasks;
 
 /// A process that turned out to be missing in the kernel is not taken in again at once.
@@ -53,7 +54,7 @@ pub(crate) struct KernelTables {
     /// Rows were given up, and their room is not free yet.
     has_given_up: bool,
     requests: Sender<Arc<UnwindModule>>,
-    compiled: Receiver<(u32, RowTable)>,
+    compiled: Receiver<(u32, PackedRows)>,
     /// Files and processes that there was no room for.
     pub(crate) without_room: u64,
 }
@@ -63,13 +64,7 @@ impl KernelTables {
     pub(crate) fn new(tables: Tables) -> io::Result<Self> {
         let (requests, requested) = channel::<Arc<UnwindModule>>();
         let (done, compiled) = channel();
-        std::thread::Builder::new().name("uhr-rows".to_owned()).spawn(move || {
-            for module in requested {
-                if done.send((module.id(), module.row_table())).is_err() {
-                    return;
-                }
-            }
-        })?;
+        std::thread::Builder::new().name("uhr-rows".to_owned()).spawn(move || compile(&requested, &done))?;
         Ok(Self {
             tables,
             files: FxHashMap::default(),
@@ -109,14 +104,14 @@ impl KernelTables {
 
     /// Brings the kernel up to date; all records up to `as_of_ns` have been taken in.
     pub(crate) fn update(&mut self, tasks: &Tasks, as_of_ns: u64) {
-        let compiled: Vec<(u32, RowTable)> = self.compiled.try_iter().collect();
+        let compiled: Vec<(u32, PackedRows)> = self.compiled.try_iter().collect();
         if !compiled.is_empty() {
             self.changed.extend(self.waiting.drain());
         }
         for (file, rows) in compiled {
-            let table = self.tables.add(rows.rows()).ok().flatten();
-            self.without_room += u64::from(table.is_none() && !rows.rows().is_empty());
-            let without = if rows.rows().is_empty() { Rows::None } else { Rows::NoRoom };
+            let table = self.tables.add(&rows).ok().flatten();
+            self.without_room += u64::from(table.is_none() && !rows.is_empty());
+            let without = if rows.is_empty() { Rows::None } else { Rows::NoRoom };
             self.files.insert(file, table.map_or(without, Rows::There));
         }
         for pid in std::mem::take(&mut self.changed) {
@@ -192,6 +187,28 @@ impl KernelTables {
             Rows::There(table) => WalkBy::Rows(*table),
             Rows::None if module.is_go() => WalkBy::FramePointers,
             Rows::None => WalkBy::ReadingCode,
+        }
+    }
+}
+
+/// Compiles rows as long as files come. Small files first: a large one must not keep many waiting.
+fn compile(requested: &Receiver<Arc<UnwindModule>>, done: &Sender<(u32, PackedRows)>) {
+    // Meanwhile the stacks of running programs are copied.
+    let _before_others = BeforeOthers::new();
+    let mut wanted = Vec::new();
+    loop {
+        wanted.extend(requested.try_iter());
+        let smallest = wanted.iter().enumerate().min_by_key(|(_, module)| module.section_bytes());
+        let module = match smallest.map(|(at, _)| at) {
+            Some(at) => wanted.swap_remove(at),
+            None => match requested.recv() {
+                Ok(module) => module,
+                Err(_) => return,
+            },
+        };
+        let rows = PackedRows::new(|each| module.simple_rows(each));
+        if done.send((module.id(), rows)).is_err() {
+            return;
         }
     }
 }

@@ -14,8 +14,8 @@ mod counters;
 mod error;
 mod event;
 mod log;
+mod mapped;
 mod options;
-mod pages;
 mod probe;
 mod ring;
 mod sampler;
@@ -34,4 +34,4 @@ pub use event::{
 pub use options::{Options, Scope};
 pub use probe::{Feature, WALKER, check_rights, features, purpose};
 pub use sampler::{RINGS, Sampler};
-pub use tables::{Code, TableId, Tables, WalkBy};
+pub use tables::{Code, PackedRows, TableId, Tables, WalkBy};

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::pages::Pages;
+use crate::mapped::Mapped;
 
 /// The record is not complete yet.
 const BUSY: u32 = 1 << 31;
@@ -16,9 +16,9 @@ const HEADER_BYTES: u64 = 8;
 /// The reading end.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    consumer: Pages,
+    consumer: Mapped,
     /// A page with the producer's position, and the data twice in a row, so that a record never lies across the end.
-    producer: Pages,
+    producer: Mapped,
     page: usize,
     data_bytes: u64,
 }
@@ -27,8 +27,8 @@ impl Ring {
     pub(crate) fn open(map: BorrowedFd<'_>, data_bytes: usize) -> io::Result<Self> {
         // SAFETY: asks for a constant.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let consumer = Pages::map(map, page, 0, true)?;
-        let producer = Pages::map(map, page + 2 * data_bytes, page, false)?;
+        let consumer = Mapped::map(map, page, 0, true)?;
+        let producer = Mapped::map(map, page + 2 * data_bytes, page, false)?;
         Ok(Self { consumer, producer, page, data_bytes: data_bytes as u64 })
     }
 

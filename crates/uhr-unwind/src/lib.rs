@@ -43,7 +43,6 @@ pub use memory::{MemoryError, ProcessMemory, TargetMemory};
 pub use module::UnwindModule;
 pub use process::ProcessUnwinder;
 pub use registers::Registers;
-pub use row_table::RowTable;
 pub use simple_row::{SavedBp, SimpleRow};
 pub use stack::StackCopy;
 pub use walk::MAX_FRAMES;

@@ -33,6 +33,7 @@ pub struct UnwindModule {
     is_go: bool,
     /// Whether it needs no other file: a libc, or a program with its own.
     is_on_its_own: bool,
+    section_bytes: u64,
     tables: Tables,
     /// Read when it is first needed, with the tables.
     program: OnceLock<Program>,
@@ -85,6 +86,11 @@ impl UnwindModule {
                 .collect(),
             is_go: [".go.buildinfo", ".note.go.buildid"].iter().any(|name| elf.section(name).is_some()),
             is_on_its_own: elf.needed.is_empty(),
+            section_bytes: [".eh_frame", ".debug_frame"]
+                .iter()
+                .filter_map(|name| elf.section(name))
+                .map(|section| section.size)
+                .fold(0, u64::saturating_add),
             tables,
             program: OnceLock::new(),
         }
@@ -125,6 +131,11 @@ impl UnwindModule {
             Some(file) => self.find_program(file),
             None => Program::default(),
         })
+    }
+
+    /// Bytes of its unwind sections in the file.
+    pub fn section_bytes(&self) -> u64 {
+        self.section_bytes
     }
 
     /// Bytes of its tables that could be let go.

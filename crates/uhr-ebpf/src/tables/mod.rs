@@ -1,7 +1,7 @@
 //! What the walker in the kernel goes by: rows of call frame information of each file, and where each process has its code.
 //! Filled from user space while the programs run; nothing that they can find is ever changed, only replaced.
 
-mod pages;
+mod packed;
 mod room;
 
 use std::collections::HashMap;
@@ -10,12 +10,11 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
-use uhr_unwind::SimpleRow;
 
-use self::pages::Pages;
+pub use self::packed::PackedRows;
 use self::room::Room;
 use crate::abi;
-use crate::pages::Pages as SharedPages;
+use crate::mapped::Mapped;
 
 const CHUNK_BYTES: usize = abi::CHUNK_WORDS * 8;
 
@@ -55,7 +54,7 @@ pub struct Tables {
     outer: MapHandle,
     tables: MapHandle,
     spaces: MapHandle,
-    codes: SharedPages,
+    codes: Mapped,
     /// Chunks of words that were made so far.
     chunks: Vec<MapHandle>,
     words: Room,
@@ -78,7 +77,7 @@ impl Tables {
             outer: handle("chunks")?,
             tables: handle("tables")?,
             spaces: handle("spaces")?,
-            codes: SharedPages::map(codes.as_fd(), abi::CODES * size_of::<abi::Code>(), 0, true)?,
+            codes: Mapped::map(codes.as_fd(), abi::CODES * size_of::<abi::Code>(), 0, true)?,
             chunks: Vec::new(),
             words: Room::new((abi::CHUNKS * abi::CHUNK_WORDS) as u32),
             entries: Room::new(abi::CODES as u32),
@@ -88,14 +87,15 @@ impl Tables {
         })
     }
 
-    /// Takes in the rows of a file, in the order of their addresses, each valid up to the next. `None`: there is no row, or
-    /// no more room.
+    /// Takes in the rows of a file. `None`: there is none, or no more room.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn add(&mut self, rows: &[(u64, SimpleRow)]) -> io::Result<Option<TableId>> {
-        let Some(pages) = Pages::new(rows) else { return Ok(None) };
-        let (count, words) = (pages.ends.len(), pages.words.len());
+    pub fn add(&mut self, rows: &PackedRows) -> io::Result<Option<TableId>> {
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let (count, words) = (rows.ends.len(), rows.words.len());
         // The rows of a page lie in one chunk, so some words stay empty at the end of each.
         let most = count + words + (1 + (count + words) / abi::CHUNK_WORDS) * abi::ROWS_OF_PAGE;
         let Some(piece) = self.words.take(most as u32) else { return Ok(None) };
@@ -104,8 +104,8 @@ impl Tables {
             return Ok(None);
         };
         let id = TableId(number.start);
-        let written = self.write(&pages, piece.start).and_then(|()| {
-            let table = abi::Table { start: pages.start, pages: count as u32, index: piece.start };
+        let written = self.write(rows, piece.start).and_then(|()| {
+            let table = abi::Table { start: rows.start, pages: count as u32, index: piece.start };
             update(&self.tables, &id.0.to_ne_bytes(), abi::bytes(&table))
         });
         self.used.insert(id, piece);
@@ -116,11 +116,11 @@ impl Tables {
     }
 
     /// Writes the index at `start` and the rows behind it.
-    fn write(&mut self, pages: &Pages, start: u32) -> io::Result<()> {
-        let (mut next, mut begin) = (start as usize + pages.ends.len(), 0);
-        let mut index = Vec::with_capacity(pages.ends.len());
+    fn write(&mut self, rows: &PackedRows, start: u32) -> io::Result<()> {
+        let (mut next, mut begin) = (start as usize + rows.ends.len(), 0);
+        let mut index = Vec::with_capacity(rows.ends.len());
         let mut runs: Vec<(usize, Range<usize>)> = Vec::new();
-        for &end in &pages.ends {
+        for &end in &rows.ends {
             let rows = begin..end as usize;
             let rest = abi::CHUNK_WORDS - next % abi::CHUNK_WORDS;
             next += if rows.len() > rest { rest } else { 0 };
@@ -133,7 +133,7 @@ impl Tables {
             begin = rows.end;
         }
         for (at, run) in runs {
-            self.write_words(at, &pages.words[run])?;
+            self.write_words(at, &rows.words[run])?;
         }
         self.write_words(start as usize, &index)
     }
@@ -150,7 +150,7 @@ impl Tables {
     }
 
     /// A chunk, mapped for a moment: what stays mapped counts as our own memory.
-    fn chunk(&mut self, number: usize) -> io::Result<SharedPages> {
+    fn chunk(&mut self, number: usize) -> io::Result<Mapped> {
         while self.chunks.len() <= number {
             let options = libbpf_sys::bpf_map_create_opts {
                 sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -163,7 +163,7 @@ impl Tables {
             update(&self.outer, &key.to_ne_bytes(), &chunk.as_fd().as_raw_fd().to_ne_bytes())?;
             self.chunks.push(chunk);
         }
-        SharedPages::map(self.chunks[number].as_fd(), CHUNK_BYTES, 0, true)
+        Mapped::map(self.chunks[number].as_fd(), CHUNK_BYTES, 0, true)
     }
 
     /// Gives up the rows of a file. No process may have it mapped any more.

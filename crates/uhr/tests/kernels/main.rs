@@ -98,7 +98,7 @@ fn check(series: &str) {
         }
     }
     if has_ebpf {
-        let walks = said.json("walks")["coverage"]["notes"].to_string();
+        let walks = said.json("walks")["trust"]["coverage"]["notes"].to_string();
         assert!(walks.contains("of walks of the kernel") && walks.contains(" 0 differed"), "{walks}");
         check_cgroup(&said);
         check_calls(&said);

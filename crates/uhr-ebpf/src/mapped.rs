@@ -5,17 +5,17 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// Pages shared with the kernel.
+/// Mapped shared with the kernel.
 #[derive(Debug)]
-pub(crate) struct Pages {
+pub(crate) struct Mapped {
     pub(crate) start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and is not tied to a thread.
-unsafe impl Send for Pages {}
+unsafe impl Send for Mapped {}
 
-impl Pages {
+impl Mapped {
     pub(crate) fn map(map: BorrowedFd<'_>, bytes: usize, offset: usize, writable: bool) -> io::Result<Self> {
         let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a new mapping of a descriptor that is open; nothing else is touched.
@@ -52,7 +52,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: exactly what `map` mapped, and nobody has a reference into it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
