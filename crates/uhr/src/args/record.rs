@@ -33,7 +33,8 @@ pub(crate) struct RecordArgs {
     pub(crate) sampler: Sampler,
 
     /// How the callers of user code are found. `fp`: by frame pointers, which the code must have. `dwarf`: by its unwind
-    /// tables, over a copy of the stack. `auto`: `dwarf` where the binaries need it
+    /// tables, with `ebpf` in the kernel, with `perf` over a copy of the stack. `auto`: `dwarf`; with `perf` only where the
+    /// binaries need it
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Auto, hide_possible_values = true)]
     pub(crate) unwind: Unwind,
 
@@ -103,6 +104,6 @@ pub(crate) enum Unwind {
     Auto,
     /// Frame pointers.
     Fp,
-    /// `.eh_frame`, over a copy of the stack.
+    /// Call frame information.
     Dwarf,
 }
