@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use uhr_ebpf::{Code, PackedRows, TableId, Tables, WalkBy};
-use uhr_unwind::{CodeMapping, UnwindModule};
+use uhr_unwind::{ProcessUnwinder, UnwindModule};
 
 use crate::perf::BeforeOthers;
 use crate::tasks::Tasks;
@@ -116,7 +116,7 @@ impl KernelTables {
         }
         for pid in std::mem::take(&mut self.changed) {
             match tasks.known_process(pid) {
-                Some(process) => self.write(pid, process.unwinder.code(), as_of_ns),
+                Some(process) => self.write(pid, &process.unwinder, as_of_ns),
                 None => {
                     self.taken_in.remove(&pid);
                     self.tables.forget(pid);
@@ -151,14 +151,17 @@ impl KernelTables {
         self.has_given_up |= has_given_up;
     }
 
-    fn write<'a>(&mut self, pid: u32, code: impl Iterator<Item = CodeMapping<'a>>, as_of_ns: u64) {
+    fn write(&mut self, pid: u32, unwinder: &ProcessUnwinder, as_of_ns: u64) {
         let mut files = Vec::new();
-        let codes: Vec<Code> = code
+        let codes: Vec<Code> = unwinder
+            .code()
             .map(|mapping| {
                 files.extend(mapping.module.map(|module| module.id()));
+                let has_frames = unwinder.keeps_frame_pointers(mapping.module.map(|module| &**module));
                 let by = match mapping.module {
-                    Some(module) => self.walk_by(module, pid),
-                    // It keeps frame pointers, or not; the unwinder reads its instructions.
+                    Some(module) => self.walk_by(module, has_frames || module.is_go(), pid),
+                    None if has_frames => WalkBy::FramePointers,
+                    // The unwinder reads its instructions.
                     None => WalkBy::ReadingCode,
                 };
                 Code { range: mapping.range.start.0..mapping.range.end.0, bias: mapping.bias, by }
@@ -171,7 +174,7 @@ impl KernelTables {
         self.without_room += u64::from(!is_in);
     }
 
-    fn walk_by(&mut self, module: &Arc<UnwindModule>, pid: u32) -> WalkBy {
+    fn walk_by(&mut self, module: &Arc<UnwindModule>, has_frames: bool, pid: u32) -> WalkBy {
         let requests = &self.requests;
         let rows = self.files.entry(module.id()).or_insert_with(|| {
             // The thread only ends when this value does.
@@ -183,9 +186,9 @@ impl KernelTables {
                 self.waiting.insert(pid);
                 WalkBy::Nothing
             }
-            Rows::There(table) if module.is_go() => WalkBy::RowsOrFramePointers(*table),
+            Rows::There(table) if has_frames => WalkBy::RowsOrFramePointers(*table),
             Rows::There(table) => WalkBy::Rows(*table),
-            Rows::None if module.is_go() => WalkBy::FramePointers,
+            Rows::None if has_frames => WalkBy::FramePointers,
             Rows::None => WalkBy::ReadingCode,
         }
     }

@@ -79,8 +79,9 @@ enum uhr_ending {
     UHR_ENDINGS
 };
 
-/* In a frame found by rows: this is an instruction, not a return address. */
+/* In a frame found by rows: this is an instruction, not a return address; it was found by a frame pointer. */
 #define UHR_INSTRUCTION (1ull << 63)
+#define UHR_FROM_BP (1ull << 62)
 
 /* A stack, and what was known when it was taken. Behind it lie `kernel_frames` and `user_frames` addresses of 8 bytes,
    leaf first, and `copied` bytes of stack from `sp` on. */

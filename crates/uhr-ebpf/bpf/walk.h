@@ -33,7 +33,7 @@ static __always_inline void push_frame(struct draft *draft)
     u32 at = walk->first + (walk->count & (UHR_MAX_WALK - 1));
     barrier_var(at);
     if (at >= UHR_MAX_FRAMES + UHR_MAX_WALK) return;
-    ((u64 *)draft->payload)[at] = walk->ip | (walk->is_return ? 0 : UHR_INSTRUCTION);
+    ((u64 *)draft->payload)[at] = walk->ip | (walk->is_return ? 0 : UHR_INSTRUCTION) | (walk->by_bp ? UHR_FROM_BP : 0);
     walk->count++;
 }
 
@@ -74,7 +74,7 @@ static __always_inline long walk_frame(struct draft *draft, struct task_struct *
     if (address < walk->code.start || address >= walk->code.end) {
         if (!find_code(&walk->space, address, &walk->code)) {
             walk->code.end = 0;
-            return end_walk(walk, walk->by_bp ? UHR_CHAIN_END : UHR_UNKNOWN_CODE);
+            return end_walk(walk, UHR_UNKNOWN_CODE);
         }
         u32 number = walk->code.table;
         struct uhr_table *table = bpf_map_lookup_elem(&tables, &number);

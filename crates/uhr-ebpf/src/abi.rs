@@ -37,6 +37,7 @@ pub(crate) const CHAIN_END: u16 = 2;
 pub(crate) const NO_SPACE: u16 = 4;
 pub(crate) const UNKNOWN_CODE: u16 = 6;
 pub(crate) const INSTRUCTION: u64 = 1 << 63;
+pub(crate) const FROM_BP: u64 = 1 << 62;
 
 /// Bytes of a page of code, as a power of two.
 pub(crate) const PAGE_BITS: u32 = 9;

@@ -86,6 +86,17 @@ pub struct Registers {
     pub is_32_bit: bool,
 }
 
+/// A frame that was found by a walk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WalkedFrame {
+    /// Where it is.
+    pub address: u64,
+    /// Whether it was found on the stack as an address to return to; otherwise it is that of an instruction.
+    pub is_return: bool,
+    /// Whether a frame pointer led there, and no row.
+    pub from_bp: bool,
+}
+
 /// How far a stack was walked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalkEnd {
@@ -353,10 +364,14 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// The frames of a walk, leaf first: addresses, and whether each is a return address.
-    pub fn frames(&self) -> impl Iterator<Item = (u64, bool)> {
+    /// The frames of a walk, leaf first.
+    pub fn frames(&self) -> impl Iterator<Item = WalkedFrame> {
         let words = self.user.chunks_exact(8).filter_map(|bytes| bytes.try_into().ok());
-        words.map(u64::from_ne_bytes).map(|word| (word & !abi::INSTRUCTION, word & abi::INSTRUCTION == 0))
+        words.map(u64::from_ne_bytes).map(|word| WalkedFrame {
+            address: word & !(abi::INSTRUCTION | abi::FROM_BP),
+            is_return: word & abi::INSTRUCTION == 0,
+            from_bp: word & abi::FROM_BP != 0,
+        })
     }
 }
 

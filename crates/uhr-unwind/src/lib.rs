@@ -21,6 +21,7 @@ mod chain;
 mod code;
 mod derived;
 mod entries;
+mod evidence;
 mod frame_pointers;
 mod mappings;
 mod memory;

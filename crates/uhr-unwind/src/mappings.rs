@@ -46,45 +46,55 @@ pub struct CodeMapping<'a> {
     pub module: Option<&'a Arc<UnwindModule>>,
 }
 
+/// What was in a place before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Removed {
+    Nothing,
+    Generated,
+    /// Code of a file, perhaps among other.
+    OfFile,
+}
+
 /// The executable mappings of one process: sorted, without overlaps.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Mappings(Vec<Mapping>);
 
 impl Mappings {
-    /// Puts a mapping in. True if it takes the place of others.
+    /// Puts a mapping in, in the place of others.
     pub(super) fn insert(
         &mut self,
         range: Range<Avma>,
         offset: FileOffset,
         module: Option<Arc<UnwindModule>>,
-    ) -> bool {
+    ) -> Removed {
         if range.is_empty() {
-            return false;
+            return Removed::Nothing;
         }
         let placed = module.and_then(|module| Some((module.bias(range.start, offset)?, module)));
         let (bias, module) = placed.map_or((0, None), |(bias, module)| (bias, Some(module)));
         let new = Mapping { start: range.start.0, end: range.end.0, bias, module };
         if self.find(new.start).is_some_and(|old| old.is_same(&new)) {
-            return false;
+            return Removed::Nothing;
         }
-        let has_replaced = self.remove(range);
+        let removed = self.remove(range);
         let at = self.0.partition_point(|mapping| mapping.start < new.start);
         self.0.insert(at, new);
-        has_replaced
+        removed
     }
 
-    /// Takes out what lies in `range`; mappings that it cuts keep their rest. False if there was nothing.
-    pub(super) fn remove(&mut self, range: Range<Avma>) -> bool {
+    /// Takes out what lies in `range`; mappings that it cuts keep their rest.
+    pub(super) fn remove(&mut self, range: Range<Avma>) -> Removed {
         let first = self.0.partition_point(|mapping| mapping.end <= range.start.0);
         let last = self.0.partition_point(|mapping| mapping.start < range.end.0);
         if range.is_empty() || first >= last {
-            return false;
+            return Removed::Nothing;
         }
+        let is_of_file = self.0[first..last].iter().any(|mapping| mapping.module.is_some());
         let below = Mapping { end: range.start.0, ..self.0[first].clone() };
         let above = Mapping { start: range.end.0, ..self.0[last - 1].clone() };
         let kept = [below, above].into_iter().filter(|mapping| mapping.start < mapping.end);
         self.0.splice(first..last, kept);
-        true
+        if is_of_file { Removed::OfFile } else { Removed::Generated }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = CodeMapping<'_>> {

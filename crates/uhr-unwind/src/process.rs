@@ -8,7 +8,8 @@ use uhr_model::{Avma, CodeAddress, FileOffset, StackEnding};
 
 use super::cache::UnwindCache;
 use super::derived::CodeCache;
-use super::mappings::{CodeMapping, Mappings};
+use super::evidence::Evidence;
+use super::mappings::{CodeMapping, Mappings, Removed};
 use super::memory::TargetMemory;
 use super::module::UnwindModule;
 use super::registers::Registers;
@@ -21,6 +22,7 @@ use super::walk::{Frame, Walk};
 pub struct ProcessUnwinder {
     mappings: Mappings,
     code: CodeCache,
+    evidence: Evidence,
 }
 
 impl ProcessUnwinder {
@@ -30,20 +32,50 @@ impl ProcessUnwinder {
     }
 
     /// Takes an executable mapping in, in place of whatever was there. `module` is `None` for memory without an ELF
-    /// file, where code is taken to keep frame pointers unless its instructions say otherwise. True if other code was there.
+    /// file, where code is taken to keep frame pointers unless its instructions say otherwise. True if code of another file
+    /// was there.
     pub fn map(&mut self, range: Range<Avma>, offset: FileOffset, module: Option<Arc<UnwindModule>>) -> bool {
         self.code.clear();
-        self.mappings.insert(range, offset, module)
+        self.mappings.insert(range, offset, module) == Removed::OfFile
     }
 
-    /// Takes out what is mapped in `range`; mappings that it cuts keep their rest. False if nothing was mapped there.
+    /// Takes out what is mapped in `range`; mappings that it cuts keep their rest. True if code of a file was
+    /// there.
     pub fn unmap(&mut self, range: Range<Avma>) -> bool {
         // Most of what a process maps is data in new places: code that was read stays as it is.
-        let was_mapped = self.mappings.remove(range);
-        if was_mapped {
+        let removed = self.mappings.remove(range);
+        if removed != Removed::Nothing {
             self.code.clear();
         }
-        was_mapped
+        removed == Removed::OfFile
+    }
+
+    /// Whether the code of a file (`None`: generated code) that has no call frame information keeps frame pointers, as far as
+    /// the frames that were walked have shown.
+    pub fn keeps_frame_pointers(&self, module: Option<&UnwindModule>) -> bool {
+        self.evidence.keeps_frame_pointers(module.map(|module| module.id()))
+    }
+
+    /// Whether that has changed, for any code, since this was last asked.
+    pub fn take_changed_evidence(&mut self) -> bool {
+        self.evidence.take_change()
+    }
+
+    /// A chain of frame pointers broke off, so not all code does.
+    pub fn see_broken_chain(&mut self) {
+        self.evidence.contradict_all();
+    }
+
+    /// Whether a call stands before an address, as far as the code can be read.
+    pub fn is_behind_call(
+        &mut self,
+        address: Avma,
+        code: &dyn TargetMemory,
+        cache: &mut UnwindCache,
+    ) -> bool {
+        let nothing = StackWords::of_copy(StackCopy { start: Avma(0), bytes: &[] });
+        let mut out = Vec::new();
+        self.start_walk(nothing, Some(code), cache, &mut out).is_return_address(address.0)
     }
 
     /// All executable mappings, in the order of their addresses.
@@ -77,6 +109,8 @@ impl ProcessUnwinder {
         cache: &'a mut UnwindCache,
         out: &'a mut Vec<CodeAddress<Avma>>,
     ) -> Walk<'a> {
-        Walk { mappings: &self.mappings, code: &mut self.code, memory, stack, cache, begin: out.len(), out }
+        let begin = out.len();
+        let Self { mappings, code, evidence } = self;
+        Walk { mappings, code, evidence, memory, stack, cache, begin, out }
     }
 }

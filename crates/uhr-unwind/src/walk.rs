@@ -7,6 +7,7 @@ use uhr_model::{Avma, CodeAddress, StackEnding};
 
 use super::cache::UnwindCache;
 use super::derived::CodeCache;
+use super::evidence::Evidence;
 use super::mappings::Mappings;
 use super::memory::TargetMemory;
 use super::module::UnwindModule;
@@ -60,6 +61,7 @@ pub(super) struct Place<'a> {
 pub(super) struct Walk<'a> {
     pub(super) mappings: &'a Mappings,
     pub(super) code: &'a mut CodeCache,
+    pub(super) evidence: &'a mut Evidence,
     pub(super) memory: Option<&'a dyn TargetMemory>,
     pub(super) stack: StackWords<'a>,
     pub(super) cache: &'a mut UnwindCache,
@@ -136,7 +138,27 @@ impl<'a> Walk<'a> {
         match &place.row {
             Some(row) if row.is_signal_frame == is_signal_frame => row.step(&frame.regs, &mut self.stack),
             _ if is_signal_frame => self.leave_signal_frame(&frame.regs),
-            _ => self.derive(frame, place),
+            _ => {
+                let left = self.derive(frame, place);
+                // An interrupted function may not have its frame yet, or no more.
+                if !frame.is_interrupted && !frame.is_continuation {
+                    self.bear_witness(frame, place, &left);
+                }
+                left
+            }
         }
+    }
+
+    /// Notes whether the frame pointer led out of a frame the same way.
+    fn bear_witness(&mut self, frame: &Frame, place: &Place<'_>, left: &Result<Step, Miss>) {
+        let agrees = match left {
+            Ok(Step::Caller(caller)) => {
+                frame.regs.bp().and_then(|bp| bp.checked_add(16)) == Some(caller.sp())
+            }
+            // These say nothing about the code.
+            Ok(Step::First) | Err(Miss::AboveCopy | Miss::Unreadable) => return,
+            Err(Miss::UnknownRegister | Miss::BadRule) => false,
+        };
+        self.evidence.see(place.module.map(|module| module.id()), agrees);
     }
 }

@@ -22,6 +22,9 @@ impl Pipeline {
         let mut user_frames = std::mem::take(&mut self.user_frames);
         user_frames.clear();
         let ending = self.user_stack(sample, pid, now_ns, &mut user_frames);
+        if self.tasks.process(pid, now_ns, &mut self.writer).unwinder.take_changed_evidence() {
+            self.code_changed(pid);
+        }
         let stack = self.intern(&user_frames, sample.kernel_chain, (pid, near), now_ns);
         self.user_frames = user_frames;
         (stack, ending)
@@ -36,22 +39,28 @@ impl Pipeline {
         let Head { pid, tid, time_ns, .. } = sample.head;
         let mut user_frames = std::mem::take(&mut self.user_frames);
         user_frames.clear();
-        user_frames.extend(sample.frames().map(|(address, is_return)| match is_return {
-            true => CodeAddress::Return(Avma(address)),
-            false => CodeAddress::Instruction(Avma(address)),
-        }));
         let process = self.tasks.process(pid, time_ns, &mut self.writer);
         // Code was replaced, and the kernel did not know of it yet.
         let is_in_doubt = sample.as_of_ns < process.replaced_ns;
         let (unwinder, memory) = (&mut process.unwinder, ProcessMemory::new(pid));
+        for frame in sample.frames() {
+            let address = Avma(frame.address);
+            // A runtime may put the address of code there that it wants to go on with; no call stands before that.
+            let is_return = frame.is_return
+                && (!frame.from_bp || unwinder.is_behind_call(address, &memory, &mut self.cache));
+            user_frames.push(match is_return {
+                true => CodeAddress::Return(address),
+                false => CodeAddress::Instruction(address),
+            });
+        }
         if let Some(own) = sample.registers.filter(|_| !sample.stack.is_empty()) {
             let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };
             let registers = Registers::new(own.ip, own.sp).with_bp(own.bp);
             let caller = unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut self.cache);
-            if let Some(caller) = caller.map(CodeAddress::Return)
-                && user_frames.get(1) != Some(&caller)
+            if let Some(caller) = caller
+                && sample.frames().nth(1).map(|frame| frame.address) != Some(caller.0)
             {
-                user_frames.insert(1, caller);
+                user_frames.insert(1, CodeAddress::Return(caller));
             }
         }
         let ending = match end {
@@ -61,6 +70,10 @@ impl Pipeline {
             WalkEnd::TooDeep => StackEnding::TooDeep,
             WalkEnd::Chain => unwinder.end_of_chain(Some(&memory), &mut self.cache, &mut user_frames),
         };
+        if ending == StackEnding::BrokenFramePointers {
+            unwinder.see_broken_chain();
+        }
+        let is_learned = unwinder.take_changed_evidence();
         if let Some(own) = sample.registers.filter(|_| sample.stack.len() > LEAF_BYTES) {
             let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };
             let registers = Registers::new(own.ip, own.sp).with_bp(own.bp);
@@ -68,6 +81,9 @@ impl Pipeline {
             let by_copy_ending =
                 unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, &mut by_copy);
             self.walk_check.compare((&user_frames, ending), (&by_copy, by_copy_ending));
+        }
+        if is_learned {
+            self.code_changed(pid);
         }
         let kernel = Addresses::new(sample.kernel);
         let stack = self.intern(&user_frames, kernel, (pid, tid), time_ns);
