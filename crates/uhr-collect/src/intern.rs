@@ -17,8 +17,8 @@ pub(crate) struct FrameKey {
 }
 
 /// Nodes known at once. Past it the tree is begun anew (an epoch), so that memory stays bounded however many different
-/// stacks a program has; the end of the recording merges what was written twice. About 48 bytes a node: 48 MB.
-const NODES_PER_EPOCH: usize = 1 << 20;
+/// stacks a program has; the end of the recording merges what was written twice. About 48 bytes a node: 24 MB.
+const NODES_PER_EPOCH: usize = 1 << 19;
 
 /// The stacks of the last samples, by where they came from. Two samples of a thread have most of their outer frames in
 /// common: to compare them is a walk along two lists, where each number would be a look into a table of megabytes.

@@ -52,7 +52,7 @@ pub struct Options {
     pub counting: Counting,
     /// A number that nobody else knows.
     pub calibration: u64,
-    /// Bytes of the ring of stacks, a power of two; that of everything else is half of it.
+    /// Bytes of the ring of stacks and of that of everything else, a power of two.
     pub ring_bytes: u32,
     /// Gives processes with all that descend from them, at that moment.
     pub family: fn(Vec<u32>) -> Vec<u32>,
@@ -61,9 +61,9 @@ pub struct Options {
 impl Options {
     /// The settings that fit most.
     pub fn new(scope: Scope, cpus: Vec<i32>) -> Self {
-        // At 999 Hz a CPU brings 16 MB of stack copies a second; this is room for half of one.
-        let ring_bytes = cpus.len().max(1) as u32 * (8 << 20);
-        let ring_bytes = ring_bytes.next_power_of_two().clamp(16 << 20, 128 << 20);
+        // At 999 Hz a CPU brings 16 MB of stack copies a second where no stack can be walked; this is room for a quarter of one.
+        let ring_bytes = cpus.len().max(1) as u32 * (4 << 20);
+        let ring_bytes = ring_bytes.next_power_of_two().clamp(8 << 20, 128 << 20);
         Self {
             scope,
             cpus,
@@ -73,8 +73,8 @@ impl Options {
             rows: true,
             copies_too: false,
             fault_period: 61,
-            // A quarter of the ring: samples go on meanwhile.
-            looks_a_pass: ring_bytes / 4 / (abi::MAX_COPY_BYTES + 2048),
+            // Half of the ring, if all have to be copied: samples go on meanwhile.
+            looks_a_pass: ring_bytes / 2 / (abi::MAX_COPY_BYTES + 2048),
             counting: Counting::default(),
             calibration: RandomState::new().hash_one(std::process::id()),
             ring_bytes,
@@ -84,7 +84,7 @@ impl Options {
 
     /// The rings by name, with their size.
     pub(crate) fn rings(&self) -> [(&'static str, u32); RINGS] {
-        [("stacks", self.ring_bytes), ("events", (self.ring_bytes / 2).max(4096))]
+        [("stacks", self.ring_bytes), ("events", self.ring_bytes)]
     }
 
     /// As the programs read it.

@@ -17,10 +17,13 @@ const HEADER_BYTES: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Ring {
     consumer: Mapped,
-    /// A page with the producer's position, and the data twice in a row, so that a record never lies across the end.
+    /// A page with the producer's position, and the data. (The kernel would map it twice in a row, so that no record lies across
+    /// the end, and count it twice as memory of ours.)
     producer: Mapped,
     page: usize,
     data_bytes: u64,
+    /// A record that does lie across the end.
+    whole: Vec<u8>,
 }
 
 impl Ring {
@@ -28,8 +31,8 @@ impl Ring {
         // SAFETY: asks for a constant.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let consumer = Mapped::map(map, page, 0, true)?;
-        let producer = Mapped::map(map, page + 2 * data_bytes, page, false)?;
-        Ok(Self { consumer, producer, page, data_bytes: data_bytes as u64 })
+        let producer = Mapped::map(map, page + data_bytes, page, false)?;
+        Ok(Self { consumer, producer, page, data_bytes: data_bytes as u64, whole: Vec::new() })
     }
 
     /// Hands out what is complete now. What arrives meanwhile waits for the next pass.
@@ -47,7 +50,7 @@ impl Ring {
                 break;
             }
             if is_wanted {
-                sink(self.bytes(at + HEADER_BYTES, length as usize));
+                self.hand_out(at + HEADER_BYTES, length as usize, sink);
             }
             at += (length + HEADER_BYTES).next_multiple_of(8);
             self.consumer.position().store(at, Ordering::Release);
@@ -57,16 +60,32 @@ impl Ring {
 
     fn header(&self, at: u64) -> u32 {
         let offset = self.page + (at & (self.data_bytes - 1)) as usize;
-        // SAFETY: inside the data pages, which are `data_bytes` (a power of two) long twice; records are aligned to 8.
+        // SAFETY: inside the data pages, which are `data_bytes` (a power of two) long; records are aligned to 8.
         // The kernel publishes a record by its header.
         unsafe { AtomicU32::from_ptr(self.producer.start.as_ptr().add(offset).cast()) }
             .load(Ordering::Acquire)
     }
 
-    fn bytes(&self, at: u64, length: usize) -> &[u8] {
-        let offset = self.page + (at & (self.data_bytes - 1)) as usize;
-        // SAFETY: the position lies in the first copy of the data and `length` was checked to be at most one copy, so the
-        // end lies in the second. The kernel does not write there until the position is given back, after the borrow.
-        unsafe { std::slice::from_raw_parts(self.producer.start.as_ptr().add(offset), length) }
+    fn hand_out(&mut self, at: u64, length: usize, sink: &mut dyn FnMut(&[u8])) {
+        let from = (at & (self.data_bytes - 1)) as usize;
+        let first = length.min(self.data_bytes as usize - from);
+        if first == length {
+            sink(self.bytes(from, length));
+            return;
+        }
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        whole.extend_from_slice(self.bytes(from, first));
+        whole.extend_from_slice(self.bytes(0, length - first));
+        sink(&whole);
+        self.whole = whole;
+    }
+
+    /// Data from a place on; must lie before the end.
+    fn bytes(&self, from: usize, length: usize) -> &[u8] {
+        debug_assert!(from + length <= self.data_bytes as usize);
+        // SAFETY: both callers stay within the data pages. The kernel does not write there until the position is given back,
+        // after the borrow.
+        unsafe { std::slice::from_raw_parts(self.producer.start.as_ptr().add(self.page + from), length) }
     }
 }

@@ -43,6 +43,8 @@ codes! {
         Errno = 18 "errno",
         /// Whether a page fault waited for a disk: `major` or `minor`.
         Fault = 19 "fault",
+        /// How large the page is that a fault brought: `base` (4 KiB) or `huge`.
+        PageSize = 20 "page-size",
     }
 }
 

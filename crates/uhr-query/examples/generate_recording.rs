@@ -190,6 +190,7 @@ fn write_observations(writer: &mut RecordingWriter, random: &mut Random, samples
                 region,
                 weight: 1,
                 major: false,
+                page: 1,
             });
         }
         if at % 100_000 == 0 {

@@ -197,7 +197,7 @@ impl QueryError {
                     .to_owned()
             }
             Self::WindowEmpty { .. } => "a window begins before it ends: --from is the earlier time".to_owned(),
-            Self::DimensionNotOfMetric { dimension: Dimension::Region | Dimension::Fault, .. } => {
+            Self::DimensionNotOfMetric { dimension: Dimension::Region | Dimension::Fault | Dimension::PageSize, .. } => {
                 "region and fault belong to page-faults".to_owned()
             }
             Self::DimensionNotOfMetric { metric: Metric::Resident, .. } => {
@@ -265,7 +265,9 @@ impl QueryError {
                     (Metric::Resident, _) => (Metric::Resident, Dimension::Process),
                     (Metric::Syscalls | Metric::SyscallTime, _) => (*metric, Dimension::Syscall),
                     (_, Dimension::Errno) => (Metric::Syscalls, Dimension::Errno),
-                    (_, by @ (Dimension::Region | Dimension::Fault)) => (Metric::PageFaults, *by),
+                    (_, by @ (Dimension::Region | Dimension::Fault | Dimension::PageSize)) => {
+                        (Metric::PageFaults, *by)
+                    }
                     (_, Dimension::Cpu) => (Metric::Cpu, Dimension::Cpu),
                     (_, by) => (Metric::OffCpu, *by),
                 };

@@ -7,7 +7,7 @@ use uhr_model::{Dimension, DimensionKind, Metric, StackEnding};
 
 use crate::QueryError;
 use crate::answers::KeyValue;
-use crate::cells::{Cells, Details, MAJOR, Owner, Slots, Source, Tag, WakerDetail};
+use crate::cells::{Cells, Details, MAJOR, Owner, PAGE, REGION, Slots, Source, Tag, WakerDetail};
 use crate::profile::{Location, Profile};
 use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
 
@@ -82,7 +82,7 @@ impl GroupBy {
                 dimension.kind() == DimensionKind::Sample && !OF_STATE.contains(&dimension)
             }
             (_, Dimension::Errno) => false,
-            (_, Dimension::Region | Dimension::Fault) => metric == Metric::PageFaults,
+            (_, Dimension::Region | Dimension::Fault | Dimension::PageSize) => metric == Metric::PageFaults,
             (_, Dimension::Wait) => matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall),
             (_, Dimension::Waker) => matches!(metric, Metric::OffCpu | Metric::Wall),
             (_, Dimension::Syscall) => metric != Metric::PageFaults,
@@ -140,8 +140,14 @@ impl GroupBy {
 }
 
 /// What only a state of a thread has, and no call that was counted.
-const OF_STATE: [Dimension; 5] =
-    [Dimension::Region, Dimension::Fault, Dimension::Wait, Dimension::Waker, Dimension::Cpu];
+const OF_STATE: [Dimension; 6] = [
+    Dimension::Region,
+    Dimension::Fault,
+    Dimension::PageSize,
+    Dimension::Wait,
+    Dimension::Waker,
+    Dimension::Cpu,
+];
 
 /// What a process is in.
 const OF_CGROUP: [Dimension; 3] = [Dimension::Cgroup, Dimension::Container, Dimension::Pod];
@@ -298,14 +304,16 @@ enum TagPart {
 
 /// Numbers of circumstances that the dimensions do not tell apart are equal.
 fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
-    let (region, fault) = (group.has(Dimension::Region), group.has(Dimension::Fault));
     // What of the code of a kind is told apart.
-    let kind = match (region, fault) {
-        (true, false) => !MAJOR,
-        (false, true) => MAJOR,
-        _ if region || group.has(Dimension::Wait) || group.has(Dimension::Errno) => u8::MAX,
-        _ => 0,
-    };
+    let bits = [
+        (Dimension::Region, REGION),
+        (Dimension::Fault, MAJOR),
+        (Dimension::PageSize, PAGE),
+        (Dimension::Wait, u8::MAX),
+        (Dimension::Errno, u8::MAX),
+    ];
+    let kind =
+        bits.into_iter().filter(|(dimension, _)| group.has(*dimension)).fold(0, |all, (_, bits)| all | bits);
     let has = |dimension| group.has(dimension);
     let (syscall, cpu, waker) = (has(Dimension::Syscall), has(Dimension::Cpu), has(Dimension::Waker));
     let mut known: FxHashMap<Tag, u32> = FxHashMap::default();

@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use uhr_model::{Dimension, DimensionKind, Region, WaitKind, errno_name, syscall_name};
+use uhr_model::{Dimension, DimensionKind, PageSize, Region, WaitKind, errno_name, syscall_name};
 
 use crate::answers::{Key, KeyValue};
-use crate::cells::{MAJOR, Source, Tag, errno_of};
+use crate::cells::{MAJOR, PAGE, REGION, Source, Tag, errno_of};
 use crate::group::{FrameKey, SampleKey, line_needs_file, marker};
 use crate::names::shown;
 use crate::profile::{NONE, Profile};
@@ -85,9 +85,13 @@ impl Words<'_> {
             Dimension::ThreadName => self.text(&owners.threads[thread].name),
             Dimension::Thread => owners.thread_key(thread, self.whole_names),
             Dimension::Region => {
-                Region::from_code(tag.kind & !MAJOR).unwrap_or(Region::Unknown).name().into()
+                Region::from_code(tag.kind & REGION).unwrap_or(Region::Unknown).name().into()
             }
             Dimension::Fault => self.fault_value(tag),
+            Dimension::PageSize => match PageSize::from_code((tag.kind & PAGE) >> PAGE.trailing_zeros()) {
+                None | Some(PageSize::Unknown) => KeyValue::Unknown,
+                Some(size) => size.name().into(),
+            },
             Dimension::Wait => wait_value(tag),
             Dimension::Syscall => self.syscall_value(tag),
             Dimension::Errno => errno_value(errno_of(tag.kind)),

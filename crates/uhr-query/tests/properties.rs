@@ -273,6 +273,7 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 region: code,
                 weight: z,
                 major: false,
+                page: 1,
             }),
             _ => {
                 writer.push_resident(ResidentRow {

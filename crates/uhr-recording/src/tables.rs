@@ -96,6 +96,8 @@ table! {
         weight: u64,
         /// Whether it had to wait for a disk.
         major: bool,
+        /// Code of `PageSize`: how large the page is that it brought.
+        page: u8,
     }
 }
 

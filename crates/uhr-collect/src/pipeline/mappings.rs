@@ -1,6 +1,6 @@
 //! What processes map, as records tell it and as `/proc` shows it.
 
-use uhr_model::{Avma, FileOffset, Region};
+use uhr_model::{Avma, FileOffset, PageSize, Region};
 use uhr_recording::tables::MappingRow;
 
 use super::Pipeline;
@@ -24,7 +24,14 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn region(&mut self, pid: u32, address: Avma, now_ns: u64) -> Region {
+    /// What kind of memory an address is in, and on how large a page.
+    pub(super) fn memory_at(&mut self, pid: u32, address: Avma, now_ns: u64) -> (Region, PageSize) {
+        let region = self.region(pid, address, now_ns);
+        let process = self.tasks.process(pid, now_ns, &mut self.writer).row.id;
+        (region, self.page_sizes.at((process, pid), address))
+    }
+
+    fn region(&mut self, pid: u32, address: Avma, now_ns: u64) -> Region {
         let process = self.tasks.process(pid, now_ns, &mut self.writer);
         let region = process.space.region(address);
         let is_fresh = process.maps_read_ns.is_some_and(|read| now_ns.saturating_sub(read) < MAPS_PAUSE_NS);

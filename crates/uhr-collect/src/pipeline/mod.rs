@@ -5,7 +5,7 @@ mod mappings;
 mod outside;
 mod stacks;
 
-use uhr_model::{Avma, CodeAddress, Region, StackEnding, StackId, WaitKind};
+use uhr_model::{Avma, CodeAddress, PageSize, Region, StackEnding, StackId, WaitKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FaultRow, SampleRow};
 use uhr_unwind::UnwindCache;
@@ -15,6 +15,7 @@ use crate::evidence::GeneratedNames;
 use crate::intern::Interner;
 use crate::kernel_tables::KernelTables;
 use crate::modules::Modules;
+use crate::page_size::PageSizes;
 use crate::perf::{Body, EventKind, NO_TASK, Record, Sample, Stamp};
 use crate::procfs;
 use crate::tasks::Tasks;
@@ -47,6 +48,7 @@ pub(crate) struct Pipeline {
     pub(crate) names: GeneratedNames,
     pub(crate) counted: Counted,
     pub(crate) max_stack: usize,
+    page_sizes: PageSizes,
     interner: Interner,
     cache: UnwindCache,
     /// Threads that began: where events are opened thread by thread, they have to be attached to.
@@ -75,6 +77,7 @@ impl Pipeline {
             names: GeneratedNames::default(),
             counted: Counted::default(),
             max_stack,
+            page_sizes: PageSizes::default(),
             interner: Interner::default(),
             cache: UnwindCache::new(),
             began: Vec::new(),
@@ -158,7 +161,7 @@ impl Pipeline {
         let Stamp { time_ns, pid, tid, .. } = stamp;
         self.counted.second_hand += u64::from(sample.is_second_hand);
         let (stack, ending) = self.stack(sample, (pid, tid), time_ns);
-        let region = sample.address.map(|address| self.region(pid, Avma(address), time_ns));
+        let region = sample.address.map(|address| self.memory_at(pid, Avma(address), time_ns));
         let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
         match sample.kind {
             EventKind::Cpu => {
@@ -166,7 +169,8 @@ impl Pipeline {
                 self.push_cpu(stamp, (stack, ending), sample.period, None);
             }
             EventKind::PageFault => {
-                let at = (sample.address.unwrap_or(0), region.unwrap_or(Region::Unknown));
+                let (region, page) = region.unwrap_or((Region::Unknown, PageSize::Unknown));
+                let at = (sample.address.unwrap_or(0), region, page);
                 self.push_fault(stamp, (stack, ending), at, sample.period, false);
             }
             EventKind::Switch | EventKind::SwitchThinned => {
@@ -211,7 +215,7 @@ impl Pipeline {
         &mut self,
         Stamp { time_ns, pid, tid, .. }: Stamp,
         (stack, ending): (StackId, StackEnding),
-        (address, region): (u64, Region),
+        (address, region, page): (u64, Region, PageSize),
         weight: u64,
         major: bool,
     ) {
@@ -226,6 +230,7 @@ impl Pipeline {
             region: region.code(),
             weight,
             major,
+            page: page.code(),
         });
     }
 }

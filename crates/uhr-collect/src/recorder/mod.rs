@@ -16,6 +16,7 @@ use uhr_recording::{Manifest, RecordingWriter, State, Window};
 use crate::cgroup::CgroupTarget;
 use crate::error::CollectError;
 use crate::host::{LoadCounters, clock, host};
+use crate::memory_use;
 use crate::modules::HeldFile;
 use crate::perf::{BeforeOthers, Decoder, Granted, Merger, RingLayout, Thinned, monotonic_ns};
 use crate::pipeline::Pipeline;
@@ -129,6 +130,7 @@ impl Recorder {
     /// [`CollectError`]: nothing is recorded then, and the folder is not there.
     pub fn start(options: &Options, folder: &Path) -> Result<Self, CollectError> {
         check_proc()?;
+        memory_use::keep_small();
         let target = by_process(&options.target)?;
         let threads = threads_of(&target)?;
         let Opened { mut source, settings, kernel_side } = Opened::open(options, &target, &threads)?;

@@ -49,7 +49,7 @@ pub(super) fn count_samples(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, 
 }
 
 pub(super) fn count_faults(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, QueryError> {
-    const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "ending", "region", "weight", "major"];
+    const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "ending", "region", "weight", "major", "page"];
     profile.observations.read(COLUMNS, |rows: &Faults, range| {
         let lengths = [
             rows.thread.len(),
@@ -58,12 +58,13 @@ pub(super) fn count_faults(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, Q
             rows.region.len(),
             rows.weight.len(),
             rows.major.len(),
+            rows.page.len(),
         ];
         whole("faults", rows.time_ns.len(), &lengths)?;
         let mut part = Part::new(profile, by);
         for row in range {
             let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
-            let kind = fault_code(rows.region[row], rows.major[row]);
+            let kind = fault_code(rows.region[row], rows.major[row], rows.page[row]);
             let tag = Tag::new(Source::Sampled, ending(rows.ending[row])?, kind);
             part.add((rows.thread[row], rows.stack[row]), slot, tag, (1, rows.weight[row]))?;
         }

@@ -47,12 +47,16 @@ impl Tag {
     }
 }
 
-/// Set in the code of a page fault that waited for a disk.
+/// What the code of a page fault tells, each in bits of its own: whether it waited for a disk,
 pub(crate) const MAJOR: u8 = 0x80;
+/// the size of the page that it brought,
+pub(crate) const PAGE: u8 = 0x60;
+/// and the kind of memory.
+pub(crate) const REGION: u8 = 0x1f;
 
-/// The kind of memory that faulted, and whether it waited for a disk, in one byte.
-pub(super) fn fault_code(region: u8, is_major: bool) -> u8 {
-    region & !MAJOR | if is_major { MAJOR } else { 0 }
+/// All three in one byte.
+pub(super) fn fault_code(region: u8, is_major: bool, page: u8) -> u8 {
+    region & REGION | page << PAGE.trailing_zeros() & PAGE | if is_major { MAJOR } else { 0 }
 }
 
 /// Of a call that a signal interrupted and that begins again: a number that no error has.

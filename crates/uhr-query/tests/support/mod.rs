@@ -349,6 +349,7 @@ impl Planted {
             region: region.code(),
             weight,
             major: false,
+            page: 1,
         });
     }
 

@@ -68,6 +68,9 @@ fn about(dimension: Dimension) -> &'static str {
         Dimension::Container => "The container of the process, by its id",
         Dimension::Pod => "The pod of the process, by its uid",
         Dimension::Cpu => "The CPU that ran the thread (cpu)",
+        Dimension::PageSize => {
+            "How large the page is that a page fault brought: base (4 KiB) or huge (page-faults)"
+        }
         Dimension::Fault => "Whether a page fault waited for a disk: major or minor (page-faults)",
         Dimension::Errno => "How a system call ended: ok, or its error (syscalls)",
     }

@@ -286,6 +286,7 @@ fn write_observations(writer: &mut RecordingWriter) {
             region: Region::Heap.code(),
             weight: 12,
             major: false,
+            page: 1,
         });
         writer.push_resident(ResidentRow {
             time_ns: START_NS + second * SECOND,
