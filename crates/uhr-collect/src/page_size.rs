@@ -2,6 +2,7 @@
 //! beyond those that reading its memory takes (`PAGEMAP_SCAN`, Linux 6.7; Documentation/admin-guide/mm/pagemap.rst).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -60,19 +61,17 @@ impl PageSizes {
         if self.open.len() >= MAX_OPEN {
             self.open.clear();
         }
-        if !self.open.contains_key(&process) {
-            let Ok(file) = File::open(format!("/proc/{pid}/pagemap")) else { return PageSize::Unknown };
-            self.open.insert(process, file);
-        }
-        let Some(file) = self.open.get(&process) else { return PageSize::Unknown };
-        match scan(file, address) {
-            Ok(size) => size,
-            Err(error) => {
-                self.is_refused = error.raw_os_error() == Some(libc::ENOTTY);
-                self.open.remove(&process);
-                PageSize::Unknown
-            }
-        }
+        let file = match self.open.entry(process) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(free) => match File::open(format!("/proc/{pid}/pagemap")) {
+                Ok(file) => free.insert(file),
+                Err(_) => return PageSize::Unknown,
+            },
+        };
+        scan(file, address).unwrap_or_else(|error| {
+            self.is_refused = error.raw_os_error() == Some(libc::ENOTTY);
+            PageSize::Unknown
+        })
     }
 }
 
