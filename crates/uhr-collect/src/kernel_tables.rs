@@ -164,7 +164,13 @@ impl KernelTables {
                     // The unwinder reads its instructions.
                     None => WalkBy::ReadingCode,
                 };
-                Code { range: mapping.range.start.0..mapping.range.end.0, bias: mapping.bias, by }
+                let root = mapping.module.and_then(|module| unwinder.goroutine_root(module));
+                Code {
+                    range: mapping.range.start.0..mapping.range.end.0,
+                    bias: mapping.bias,
+                    by,
+                    root: root.map(|address| address.0),
+                }
             })
             .collect();
         let is_there = |file: &u32| matches!(self.files.get(file), Some(Rows::There(_)));

@@ -65,17 +65,16 @@ enum uhr_sample_flag {
 enum uhr_ending {
     UHR_ON_ITS_WAY = 0, /* more frames than fit */
     UHR_FIRST = 1,      /* at the thread's first function */
-    UHR_CHAIN_END = 2,  /* frame pointers lead no further: whether that is the end, user space can tell */
-    UHR_UNREADABLE = 3, /* the stack is not in memory */
-    UHR_GAVE_UP = 4,    /* from here on: the stack is copied instead */
-    UHR_NO_SPACE = 4,   /* the process, or the program that it executes now, is not known yet */
-    UHR_NOT_YET = 5,    /* nor are the rows of this file */
-    UHR_UNKNOWN_CODE = 6,
-    UHR_UNCOVERED = 7,  /* no row, and no frame pointers */
-    UHR_COMPLEX = 8,    /* its row does not fit into this form */
-    UHR_BP_LOST = 9,
-    UHR_NO_PROGRESS = 10,
-    UHR_GENERATED = 11, /* code that a program has made, which may keep frame pointers or not */
+    UHR_UNREADABLE = 2, /* the stack is not in memory */
+    UHR_GAVE_UP = 3,    /* from here on: the stack is copied instead */
+    UHR_NO_SPACE = 3,   /* the process, or the program that it executes now, is not known yet */
+    UHR_NOT_YET = 4,    /* nor are the rows of this file */
+    UHR_UNKNOWN_CODE = 5,
+    UHR_UNCOVERED = 6,  /* no row, and no frame pointers */
+    UHR_COMPLEX = 7,    /* its row does not fit into this form */
+    UHR_BP_LOST = 8,
+    UHR_NO_PROGRESS = 9,
+    UHR_GENERATED = 10, /* code that a program has made, which may keep frame pointers or not */
     UHR_ENDINGS
 };
 
@@ -276,10 +275,11 @@ enum uhr_walk_by {
 struct uhr_code {
     u64 start, end;
     u64 bias; /* of addresses over stated addresses */
+    u64 root; /* what the first function of a goroutine returns to, in code of Go; 0: not known */
     u32 table;
     u32 how;  /* enum uhr_walk_by */
 };
-UHR_SIZE(struct uhr_code, 32);
+UHR_SIZE(struct uhr_code, 40);
 
 /* Those of a process. */
 struct uhr_space {

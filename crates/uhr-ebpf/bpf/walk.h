@@ -58,9 +58,10 @@ static __always_inline long leave_by_bp(struct draft *draft, struct task_struct 
     u64 at = walk->bp;
     push_frame(draft);
     if (walk->count == 1) walk->leaf_by_bp = 1;
+    if (walk->ip == walk->code.root) return end_walk(walk, UHR_FIRST);
     if (walk->is_bp_lost || at < walk->sp || !read_word(draft, other, at, &walk->bp) ||
         !read_word(draft, other, at + 8, &walk->ip) || !walk->ip)
-        return end_walk(walk, UHR_CHAIN_END);
+        return end_walk(walk, UHR_GENERATED);
     walk->sp = at + 16;
     walk->is_return = walk->by_bp = 1;
     return 0;

@@ -33,9 +33,8 @@ pub(crate) const WALKED: u16 = 128;
 
 pub(crate) const ON_ITS_WAY: u16 = 0;
 pub(crate) const FIRST: u16 = 1;
-pub(crate) const CHAIN_END: u16 = 2;
-pub(crate) const NO_SPACE: u16 = 4;
-pub(crate) const UNKNOWN_CODE: u16 = 6;
+pub(crate) const NO_SPACE: u16 = 3;
+pub(crate) const UNKNOWN_CODE: u16 = 5;
 pub(crate) const INSTRUCTION: u64 = 1 << 63;
 pub(crate) const FROM_BP: u64 = 1 << 62;
 
@@ -130,7 +129,7 @@ plain! {
     /// struct uhr_table
     Table = 16 { start: u64, pages: u32, index: u32, }
     /// struct uhr_code
-    Code = 32 { start: u64, end: u64, bias: u64, table: u32, how: u32, }
+    Code = 40 { start: u64, end: u64, bias: u64, root: u64, table: u32, how: u32, }
     /// struct uhr_space
     Space = 16 { as_of_ns: u64, first: u32, count: u32, }
     /// struct uhr_cursor

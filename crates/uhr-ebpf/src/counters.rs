@@ -36,10 +36,9 @@ pub struct Counters {
 }
 
 /// What became of walks: of each whether the stack was copied instead, and the words for it.
-pub const WALKS: [(bool, &str); 12] = [
+pub const WALKS: [(bool, &str); 11] = [
     (false, "too deep"),
     (false, "to the first function"),
-    (false, "to the end of the frame pointers"),
     (false, "to memory that could not be read"),
     (true, "the process was not known yet"),
     (true, "the file's rows were not there yet"),

@@ -102,8 +102,6 @@ pub struct WalkedFrame {
 pub enum WalkEnd {
     /// To the thread's first function.
     First,
-    /// To where frame pointers lead no further, which may be that.
-    Chain,
     /// To memory that could not be read.
     Unreadable,
     /// There are more frames than fit.
@@ -334,7 +332,6 @@ impl<'a> Sample<'a> {
         let walk = match raw.ending {
             abi::ON_ITS_WAY => WalkEnd::TooDeep,
             abi::FIRST => WalkEnd::First,
-            abi::CHAIN_END => WalkEnd::Chain,
             _ => WalkEnd::Unreadable,
         };
         let (wait, period_ns) = (raw.wait, raw.address);

@@ -38,17 +38,6 @@ impl ProcessUnwinder {
         }
     }
 
-    /// Whether frames that end where frame pointers led no further are all of the stack; what lies beyond the outermost
-    /// function is taken off.
-    pub fn end_of_chain(
-        &mut self,
-        code: Option<&dyn TargetMemory>,
-        cache: &mut UnwindCache,
-        out: &mut Vec<CodeAddress<Avma>>,
-    ) -> StackEnding {
-        self.find_outermost(0, code, cache, out)
-    }
-
     fn find_outermost(
         &mut self,
         begin: usize,

@@ -73,6 +73,9 @@ impl Walk<'_> {
         let code = self.code_around(regs.ip());
         if let Some(code) = code {
             if !frame.is_interrupted && (code.ends_the_thread() || code.is_goroutine_exit()) {
+                if let Some(module) = place.module.filter(|module| module.is_go()) {
+                    self.evidence.see_root(module.id(), Avma(regs.ip()));
+                }
                 return Ok(Step::First);
             }
             if let Some(caller) = self.by_epilogue(regs, &code) {

@@ -3,6 +3,7 @@
 //! and its builtins do, a trampoline of CPython does not, a JVM's compiled methods do or not as it was started.
 
 use rustc_hash::FxHashMap;
+use uhr_model::Avma;
 
 /// So many frames have to agree.
 const ENOUGH: u32 = 200;
@@ -11,6 +12,8 @@ const ENOUGH: u32 = 200;
 #[derive(Clone, Default, Debug)]
 pub(super) struct Evidence {
     by_code: FxHashMap<Option<u32>, Frames>,
+    /// What the first functions of goroutines return to, by the file that it is in.
+    roots: FxHashMap<u32, Avma>,
     has_changed: bool,
 }
 
@@ -36,12 +39,14 @@ impl Evidence {
         self.has_changed |= frames.keeps() != before;
     }
 
-    /// Frame pointers led nowhere, out of some code that was thought to keep them.
-    pub(super) fn contradict_all(&mut self) {
-        for frames in self.by_code.values_mut().filter(|frames| frames.keeps()) {
-            frames.has_contradicted = true;
-            self.has_changed = true;
-        }
+    /// The first function of a goroutine was found to return to this address.
+    pub(super) fn see_root(&mut self, file: u32, address: Avma) {
+        self.has_changed |= self.roots.insert(file, address) != Some(address);
+    }
+
+    /// What the first functions of goroutines return to.
+    pub(super) fn root(&self, file: u32) -> Option<Avma> {
+        self.roots.get(&file).copied()
     }
 
     /// Whether all code of that file that has no call frame information keeps frame pointers, as far as was seen.

@@ -56,14 +56,14 @@ impl ProcessUnwinder {
         self.evidence.keeps_frame_pointers(module.map(|module| module.id()))
     }
 
+    /// What the first functions of goroutines return to, in a file of Go's linker, once one was seen.
+    pub fn goroutine_root(&self, module: &UnwindModule) -> Option<Avma> {
+        self.evidence.root(module.id())
+    }
+
     /// Whether that has changed, for any code, since this was last asked.
     pub fn take_changed_evidence(&mut self) -> bool {
         self.evidence.take_change()
-    }
-
-    /// A chain of frame pointers broke off, so not all code does.
-    pub fn see_broken_chain(&mut self) {
-        self.evidence.contradict_all();
     }
 
     /// Whether a call stands before an address, as far as the code can be read.

@@ -68,11 +68,7 @@ impl Pipeline {
             WalkEnd::First => StackEnding::Complete,
             WalkEnd::Unreadable => StackEnding::MemoryUnreadable,
             WalkEnd::TooDeep => StackEnding::TooDeep,
-            WalkEnd::Chain => unwinder.end_of_chain(Some(&memory), &mut self.cache, &mut user_frames),
         };
-        if ending == StackEnding::BrokenFramePointers {
-            unwinder.see_broken_chain();
-        }
         let is_learned = unwinder.take_changed_evidence();
         if let Some(own) = sample.registers.filter(|_| sample.stack.len() > LEAF_BYTES) {
             let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };

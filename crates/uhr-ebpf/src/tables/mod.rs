@@ -46,6 +46,8 @@ pub struct Code {
     pub bias: u64,
     /// How to walk.
     pub by: WalkBy,
+    /// What the first function of a goroutine returns to, where that is known.
+    pub root: Option<u64>,
 }
 
 /// The tables of a running [`Sampler`](crate::Sampler).
@@ -196,8 +198,14 @@ impl Tables {
                 WalkBy::RowsOrFramePointers(id) => (id.0, abi::BY_ROWS | abi::BY_FRAME_POINTERS),
                 WalkBy::FramePointers => (0, abi::BY_FRAME_POINTERS),
             };
-            let entry =
-                abi::Code { start: code.range.start, end: code.range.end, bias: code.bias, table, how };
+            let entry = abi::Code {
+                start: code.range.start,
+                end: code.range.end,
+                bias: code.bias,
+                root: code.root.unwrap_or(0),
+                table,
+                how,
+            };
             self.codes.write(at as usize * size_of::<abi::Code>(), abi::bytes(&entry));
         }
         let space = abi::Space { as_of_ns, first: piece.start, count: codes.len() as u32 };
