@@ -17,6 +17,11 @@ use crate::tasks::Tasks;
 
 /// A process that turned out to be missing in the kernel is not taken in again at once.
 const AGAIN_NS: u64 = 1_000_000_000;
+/// Of a file with more unwind information than this (compiled in some 5 ms) rows are wanted
+const LARGE_BYTES: u64 = 1 << 20;
+/// when so many stacks of a process that has it mapped had to be copied: a build runs hundreds of large programs, each for a
+/// moment.
+const COPIES: u32 = 16;
 
 /// What became of the rows of a file.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +40,8 @@ enum Rows {
 struct TakenIn {
     /// When.
     at_ns: u64,
+    /// How many of its stacks were copied.
+    copies: u32,
     /// The files whose rows it walks by.
     files: Vec<u32>,
 }
@@ -78,12 +85,25 @@ impl KernelTables {
         })
     }
 
-    /// A sample of the process came whose stack the kernel could not walk, because it does not know some of its code.
+    /// A process is to be walked.
     pub(crate) fn take_in(&mut self, pid: u32, now_ns: u64) {
         let known = self.taken_in.entry(pid).or_default();
         if now_ns.saturating_sub(known.at_ns) > AGAIN_NS {
             known.at_ns = now_ns;
             self.changed.insert(pid);
+        }
+    }
+
+    /// A stack of the process was copied, because the kernel does not know some of its code, or how to walk out of it.
+    pub(crate) fn see_copy(&mut self, pid: u32, is_of_unknown_code: bool, now_ns: u64) {
+        if is_of_unknown_code {
+            self.take_in(pid, now_ns);
+        }
+        if let Some(known) = self.taken_in.get_mut(&pid) {
+            known.copies = known.copies.saturating_add(1);
+            if known.copies == COPIES {
+                self.changed.insert(pid);
+            }
         }
     }
 
@@ -175,12 +195,18 @@ impl KernelTables {
             .collect();
         let is_there = |file: &u32| matches!(self.files.get(file), Some(Rows::There(_)));
         let files = files.into_iter().filter(is_there).collect();
-        self.taken_in.insert(pid, TakenIn { at_ns: as_of_ns, files });
+        let known = self.taken_in.entry(pid).or_default();
+        (known.at_ns, known.files) = (as_of_ns, files);
         let is_in = self.tables.set_space(pid, as_of_ns, &codes).unwrap_or(false);
         self.without_room += u64::from(!is_in);
     }
 
     fn walk_by(&mut self, module: &Arc<UnwindModule>, has_frames: bool, pid: u32) -> WalkBy {
+        let is_due = module.section_bytes() <= LARGE_BYTES
+            || self.taken_in.get(&pid).is_some_and(|known| known.copies >= COPIES);
+        if !is_due && !self.files.contains_key(&module.id()) {
+            return WalkBy::Nothing;
+        }
         let requests = &self.requests;
         let rows = self.files.entry(module.id()).or_insert_with(|| {
             // The thread only ends when this value does.

@@ -99,10 +99,8 @@ impl Pipeline {
         if let Some(end) = sample.walk {
             return self.walked_stack(sample, end);
         }
-        if sample.is_of_unknown_code
-            && let Some(tables) = &mut self.kernel_tables
-        {
-            tables.take_in(sample.head.pid, sample.head.time_ns);
+        if let Some(tables) = &mut self.kernel_tables {
+            tables.see_copy(sample.head.pid, sample.is_of_unknown_code, sample.head.time_ns);
         }
         let as_perf = perf::Sample {
             kind: EventKind::Cpu,
