@@ -219,6 +219,23 @@ table! {
 }
 
 table! {
+    /// The code of functions that are in stacks, for their disassembly: as long as there is room, the busiest first. Each
+    /// function (or each part of one that the compiler split) is one row; what has no row had no room for one.
+    MachineCode, MachineCodeRow, "code" {
+        /// Row of `modules`.
+        module: u32,
+        /// Where the function begins, counted as `address` in `frames` is.
+        start: u64,
+        /// The address behind its last byte; equal to `start` where it is not known.
+        end: u64,
+        /// All its bytes; none where `missing` says why.
+        bytes: Vec<u8>,
+        /// Code of `NoCode`: why there are no bytes.
+        missing: Option<u8>,
+    }
+}
+
+table! {
     /// Executable mappings of each process.
     Mappings, MappingRow, "mappings" {
         /// When it was made (or first seen).

@@ -4,6 +4,7 @@
 //! that a hostile binary merely names (split DWARF) are not opened.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use addr2line::Context;
 use addr2line::gimli::{self, Dwarf, EndianSlice, RunTimeEndian, SectionId};
@@ -83,8 +84,8 @@ pub(crate) struct Lines<'s>(Context<EndianSlice<'s, RunTimeEndian>>);
 pub(crate) struct Frames {
     /// The innermost function first.
     pub(crate) locations: Vec<Location>,
-    /// Where the physical function begins, or the part of it that holds the address.
-    pub(crate) start: Option<Svma>,
+    /// The part of the physical function that holds the address.
+    pub(crate) range: Option<Range<Svma>>,
     /// The physical function's name, not demangled.
     pub(crate) raw_name: Option<String>,
 }
@@ -139,18 +140,18 @@ impl<'s> Lines<'s> {
         if locations.is_empty() {
             return Ok(None);
         }
-        let start = physical.and_then(|entry| self.start_of(entry, address));
-        Ok(Some(Frames { locations, start, raw_name }))
+        let range = physical.and_then(|entry| self.range_of(entry, address));
+        Ok(Some(Frames { locations, range, raw_name }))
     }
 
-    /// Where the part of the function that holds the address begins.
-    fn start_of(&self, function: gimli::UnitOffset, address: Svma) -> Option<Svma> {
+    /// The part of the function that holds the address.
+    fn range_of(&self, function: gimli::UnitOffset, address: Svma) -> Option<Range<Svma>> {
         let unit = self.0.find_dwarf_and_unit(address.0).skip_all_loads()?;
         let entry = unit.entry(function).ok()?;
         let mut ranges = unit.die_ranges(&entry).ok()?;
         while let Ok(Some(range)) = ranges.next() {
             if range.begin <= address.0 && address.0 < range.end {
-                return Some(Svma(range.begin));
+                return Some(Svma(range.begin)..Svma(range.end));
             }
         }
         None

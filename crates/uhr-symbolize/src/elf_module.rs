@@ -2,6 +2,7 @@
 
 use std::cell::LazyCell;
 use std::fs::File;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -111,6 +112,9 @@ fn note_of(error: &DwarfError, path: &Path) -> Note {
     }
 }
 
+/// Where the physical function of an address is, and the locations of the address.
+type Found = (Option<Range<Svma>>, Vec<Location>);
+
 /// Everything that names a module's code.
 struct Names<'d> {
     functions: FunctionRanges<'d>,
@@ -129,7 +133,7 @@ impl Names<'_> {
         let mut damaged = 0;
         // Only code without symbols needs these: for most modules they are never read.
         let entries = LazyCell::new(|| UnwindEntries::new(elf, file));
-        let entry = |at: Svma| entries.as_ref().and_then(|entries| entries.start_of(at));
+        let entry = |at: Svma| entries.as_ref().and_then(|entries| entries.range_of(at));
         let stubs = LazyCell::new(|| LinkageStubs::new(elf, file));
         let stub = |at: Svma| stubs.as_ref().and_then(|stubs| stubs.find(at));
         let mut results = Vec::with_capacity(addresses.len());
@@ -138,17 +142,20 @@ impl Names<'_> {
                 self.find(at, &entry, &mut damaged).or_else(|start| named_stub(stub(at)).ok_or(start))
             });
             let found = found.unwrap_or(Err(None));
-            let relative = |start| elf.segments.relative_of_svma(start);
+            let relative = |at| elf.segments.relative_of_svma(at);
             results.push(match found {
-                Ok((start, locations)) => Ok(Symbolized {
-                    start: relative(start).unwrap_or(address),
+                Ok((range, locations)) => Ok(Symbolized {
+                    start: range.as_ref().and_then(|range| relative(range.start)).unwrap_or(address),
+                    end: range.and_then(|range| relative(range.end)),
                     locations,
                     kernel_module: None,
                     mode: None,
                 }),
-                Err(start) => {
-                    Err(Unnamed { reason: Unsymbolized::NoSymbol, start: start.and_then(relative) })
-                }
+                Err(entry) => Err(Unnamed {
+                    reason: Unsymbolized::NoSymbol,
+                    start: entry.as_ref().and_then(|range| relative(range.start)),
+                    end: entry.and_then(|range| relative(range.end)),
+                }),
             });
         }
         if damaged > 0 {
@@ -157,13 +164,13 @@ impl Names<'_> {
         ModuleSymbols { results, origin, notes }
     }
 
-    /// The start of the physical function and its locations, or the start of the unwind entry.
+    /// The bounds of the physical function and its locations, or those of the unwind entry.
     fn find(
         &self,
         address: Svma,
-        entry: &impl Fn(Svma) -> Option<Svma>,
+        entry: &impl Fn(Svma) -> Option<Range<Svma>>,
         damaged: &mut usize,
-    ) -> Result<(Svma, Vec<Location>), Option<Svma>> {
+    ) -> Result<Found, Option<Range<Svma>>> {
         let symbol = self.functions.find(address);
         let frames = self.lines.as_ref().and_then(|lines| {
             lines.find(address).unwrap_or_else(|_| {
@@ -172,14 +179,14 @@ impl Names<'_> {
             })
         });
         let mut locations = Vec::new();
-        let (mut own_name, mut own_start) = (None, None);
+        let (mut own_name, mut own_range) = (None, None);
         if let Some(frames) = frames {
-            (locations, own_name, own_start) = (frames.locations, frames.raw_name, frames.start);
+            (locations, own_name, own_range) = (frames.locations, frames.raw_name, frames.range);
         }
-        if let Some((name, start)) = symbol {
+        if let Some((name, range)) = &symbol {
             let name = String::from_utf8_lossy(name);
             let name = match own_name {
-                Some(_) if own_start != Some(start) => None,
+                Some(_) if own_range.as_ref().map(|own| own.start) != Some(range.start) => None,
                 Some(own) => better_name(&name, &own).map(demangle),
                 // Assembler with line numbers, or split DWARF: the name is in the symbol table alone.
                 None => Some(demangle(&name)),
@@ -192,15 +199,15 @@ impl Names<'_> {
         if locations.iter().all(|place| place.function.is_none()) {
             return Err(entry(address));
         }
-        let start = symbol.map(|(_, start)| start).or(own_start);
-        Ok((start.or_else(|| entry(address)).unwrap_or(address), locations))
+        let range = symbol.map(|(_, range)| range).or(own_range);
+        Ok((range.or_else(|| entry(address)), locations))
     }
 }
 
-fn named_stub(stub: Option<(&[u8], Svma)>) -> Option<(Svma, Vec<Location>)> {
-    let (name, start) = stub?;
+fn named_stub(stub: Option<(&[u8], Range<Svma>)>) -> Option<Found> {
+    let (name, range) = stub?;
     let function = Some(demangle(&String::from_utf8_lossy(name)) + "@plt");
-    Some((start, vec![Location { function, ..Location::default() }]))
+    Some((Some(range), vec![Location { function, ..Location::default() }]))
 }
 
 /// Of the symbol and the DWARF name of one function, the symbol where it says more.

@@ -17,6 +17,7 @@ mod elf_module;
 mod elf_symbols;
 mod jitdump;
 mod kernel;
+mod machine_code;
 mod note;
 mod perf_map;
 mod plt;
@@ -30,6 +31,7 @@ use uhr_model::{BuildId, FrameMode, RelativeAddress, Unsymbolized};
 pub use demangle::demangle;
 pub use jitdump::{Jitdump, JitdumpError};
 pub use kernel::KernelSymbols;
+pub use machine_code::machine_code;
 pub use note::{Mismatch, Note};
 pub use perf_map::PerfMap;
 
@@ -80,6 +82,8 @@ pub struct Location {
 pub struct Symbolized {
     /// Where the physical function begins.
     pub start: RelativeAddress,
+    /// The address behind its last byte, where that is known.
+    pub end: Option<RelativeAddress>,
     /// The innermost inlined function first, the physical function last; never empty.
     pub locations: Vec<Location>,
     /// The kernel module that the address is in, such as `nf_tables` or `bpf`; `None` for everything else.
@@ -95,6 +99,15 @@ pub struct Unnamed {
     pub reason: Unsymbolized,
     /// Where the unwind entry (FDE) that covers it begins: the start of the nameless function.
     pub start: Option<RelativeAddress>,
+    /// Where that entry ends.
+    pub end: Option<RelativeAddress>,
+}
+
+impl Unnamed {
+    /// Without a name, and nothing is known of the code around it.
+    pub fn because(reason: Unsymbolized) -> Self {
+        Self { reason, start: None, end: None }
+    }
 }
 
 /// How a separate debug file was found.
@@ -169,7 +182,7 @@ impl ModuleSymbols {
 
     /// The same reason for every address.
     fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized, notes: Vec<Note>) -> Self {
-        let results = addresses.iter().map(|_| Err(Unnamed { reason, start: None })).collect();
+        let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
         Self { results, origin: Origin::Nowhere, notes }
     }
 
@@ -178,7 +191,7 @@ impl ModuleSymbols {
         if addresses == sorted {
             return self;
         }
-        let missing = Err(Unnamed { reason: Unsymbolized::NoSymbol, start: None });
+        let missing = Err(Unnamed::because(Unsymbolized::NoSymbol));
         let answer = |at| sorted.binary_search(at).ok().and_then(|row| self.results.get(row)).cloned();
         let results = addresses.iter().map(|at| answer(at).unwrap_or_else(|| missing.clone())).collect();
         Self { results, ..self }

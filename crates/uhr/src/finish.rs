@@ -10,11 +10,15 @@ use rayon::prelude::*;
 use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, perf_map_name, vdso_image};
 use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
-use uhr_recording::{Finalized, FrameHint, Manifest, Recording, RecordingError, Table, finalize};
+use uhr_recording::{
+    Finalized, FrameHint, Manifest, Recording, RecordingError, Table, busy_frames, finalize,
+};
 use uhr_symbolize::{
     ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
     Unnamed, symbolize,
 };
+
+use crate::kept_code;
 
 /// The files of modules that were opened while the target ran.
 pub(crate) type Held = HashMap<ModuleId, HeldFile>;
@@ -61,7 +65,7 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         })
         .collect();
 
-    let unknown = Err(Unnamed { reason: Unsymbolized::UnknownMapping, start: None });
+    let unknown = Err(Unnamed::because(Unsymbolized::UnknownMapping));
     let mut of_frame: Vec<&Result<Symbolized, Unnamed>> = vec![&unknown; frames.len()];
     for (rows, symbols) in of_module.iter().zip(&named) {
         for (&row, result) in rows.iter().zip(&symbols.results) {
@@ -73,10 +77,13 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         notes: notes(&named),
         ..Finalized::default()
     };
-    for (frame, result) in of_frame.into_iter().enumerate() {
+    for (frame, &result) in of_frame.iter().enumerate() {
         let module = frames.module[frame].and_then(|module| modules.get(module as usize));
         add(&mut done, frame as u32, result, Place::of(module));
     }
+    let busy = busy_frames(recording, frames.len())?;
+    let functions = kept_code::functions(&frames, &of_frame, &busy);
+    done.code = kept_code::rows(recording, &modules, functions, held);
     Ok(done)
 }
 
@@ -177,20 +184,44 @@ fn name_module(
 }
 
 fn name_elf(module: &ModuleRow, addresses: &[RelativeAddress], held: &Held) -> ModuleSymbols {
-    let build_id: Option<BuildId> = module.build_id.as_deref().and_then(|id| id.parse().ok());
-    let path = PathBuf::from(&module.path);
-    let file = held.get(&ModuleId(module.id));
-    let open = match file {
-        Some(held) => PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd())),
-        // Without a build id nothing would tell whether this is the file that ran.
-        None if build_id.is_none() || module.kind == ModuleKind::UnreadElf.code() => {
-            return unnamed(addresses, Unsymbolized::FileMissing);
+    match ModuleFile::of(module, held) {
+        Some(file) => symbolize(&ModuleSource::Elf(file.source()), addresses),
+        None => unnamed(addresses, Unsymbolized::FileMissing),
+    }
+}
+
+/// The file of a module, and how it is known to be the one that ran.
+pub(crate) struct ModuleFile<'a> {
+    build_id: Option<BuildId>,
+    open: PathBuf,
+    path: PathBuf,
+    root: Option<&'a Path>,
+}
+
+impl<'a> ModuleFile<'a> {
+    /// The file that is held open, or that of the same build at the path.
+    pub(crate) fn of(module: &ModuleRow, held: &'a Held) -> Option<Self> {
+        let build_id: Option<BuildId> = module.build_id.as_deref().and_then(|id| id.parse().ok());
+        let path = PathBuf::from(&module.path);
+        let file = held.get(&ModuleId(module.id));
+        let open = match file {
+            Some(held) => PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd())),
+            // Without a build id nothing would tell whether this is the file that ran.
+            None if build_id.is_none() || module.kind == ModuleKind::UnreadElf.code() => return None,
+            None => path.clone(),
+        };
+        Some(Self { build_id, open, path, root: file.and_then(|held| held.root.as_deref()) })
+    }
+
+    /// For the symbolizer.
+    pub(crate) fn source(&self) -> ElfSource<'_> {
+        ElfSource {
+            open: &self.open,
+            path: &self.path,
+            build_id: self.build_id.as_ref(),
+            root: self.root,
         }
-        None => path.clone(),
-    };
-    let root = file.and_then(|held| held.root.as_deref());
-    let source = ElfSource { open: &open, path: &path, build_id: build_id.as_ref(), root };
-    symbolize(&ModuleSource::Elf(source), addresses)
+    }
 }
 
 /// Generated code: a jitdump tells more than a perf map; what the one does not name the other may.
@@ -216,7 +247,7 @@ fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[Relati
 }
 
 fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
-    let results = addresses.iter().map(|_| Err(Unnamed { reason, start: None })).collect();
+    let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
     ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new() }
 }
 

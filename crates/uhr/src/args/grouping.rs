@@ -69,6 +69,8 @@ fn about(dimension: Dimension) -> &'static str {
         Dimension::Pod => "The pod of the process, by its uid",
         Dimension::Cpu => "The CPU that ran the thread (cpu)",
         Dimension::Fault => "Whether a page fault waited for a disk: major or minor (page-faults)",
+        Dimension::Address => "The address in the module, with its module",
+        Dimension::Instruction => "The instruction, with its address",
         Dimension::Errno => "How a system call ended: ok, or its error (syscalls)",
     }
 }

@@ -1,0 +1,45 @@
+//! How much there is of each frame, before anything has its final number.
+
+use crate::RecordingError;
+use crate::columns::Table;
+use crate::reader::Recording;
+use crate::tables::{Faults, OffCpu, Samples, Stacks};
+
+/// For each frame that was recorded (by its number before [`crate::finalize()`]), in how many samples, waits and page
+/// faults it stands; recursion counts each time.
+///
+/// # Errors
+/// If the tables cannot be read.
+pub fn busy_frames(recording: &Recording, frames: usize) -> Result<Vec<u64>, RecordingError> {
+    let stacks: Stacks = recording.table()?;
+    let mut through = vec![0u64; stacks.len()];
+    let mut add = |stack: u32, count: u64| {
+        if let Some(sum) = through.get_mut(stack as usize) {
+            *sum = sum.saturating_add(count);
+        }
+    };
+    recording.read_batches::<Samples>(|rows| {
+        rows.stack.iter().for_each(|&stack| add(stack, 1));
+        Ok(())
+    })?;
+    recording.read_batches::<OffCpu>(|rows| {
+        rows.stack.iter().for_each(|&stack| add(stack, 1));
+        Ok(())
+    })?;
+    recording.read_batches::<Faults>(|rows| {
+        rows.stack.iter().for_each(|&stack| add(stack, 1));
+        Ok(())
+    })?;
+    let mut of_frame = vec![0u64; frames];
+    // Callers come before what they call: from the end, a node is complete when it is met.
+    for node in (0..stacks.len()).rev() {
+        let amount = through[node];
+        if let Some(frame) = stacks.frame[node].and_then(|frame| of_frame.get_mut(frame as usize)) {
+            *frame = frame.saturating_add(amount);
+        }
+        if let Some(parent) = stacks.parent[node].map(|parent| parent as usize).filter(|&parent| parent < node) {
+            through[parent] = through[parent].saturating_add(amount);
+        }
+    }
+    Ok(of_frame)
+}
