@@ -236,6 +236,25 @@ table! {
 }
 
 table! {
+    /// The source of each instruction in the code of busy functions, also of those that no sample fell on, by module and
+    /// address. A row is of its address and of all behind it, up to the next one. Inline chains are told as in `locations`.
+    CodeLines, CodeLineRow, "code_lines" {
+        /// Row of `modules`.
+        module: u32,
+        /// From where on the code is of this source, counted as `address` in `frames` is.
+        address: u64,
+        /// 0 for the innermost function; the last row of an address is the physical function.
+        depth: u32,
+        /// Demangled name; missing, as file and line are, behind the end of a function.
+        function: Option<String>,
+        /// Source file.
+        file: Option<String>,
+        /// Source line.
+        line: Option<u32>,
+    }
+}
+
+table! {
     /// Executable mappings of each process.
     Mappings, MappingRow, "mappings" {
         /// When it was made (or first seen).

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use uhr_model::{FrameMode, Interrupt, ModuleKind, NoCode, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_recording::Table;
 use uhr_recording::tables::{
-    Faults, Frames, Locations, MachineCode, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
+    CodeLines, Faults, Frames, Locations, MachineCode, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
     SyscallWindows, Syscalls, Threads, Wakers,
 };
 
@@ -42,6 +42,7 @@ fn schema() -> String {
     table::<Frames>(&mut page);
     table::<Locations>(&mut page);
     table::<MachineCode>(&mut page);
+    table::<CodeLines>(&mut page);
     table::<Modules>(&mut page);
     table::<Mappings>(&mut page);
     table::<Processes>(&mut page);

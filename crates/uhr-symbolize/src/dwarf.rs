@@ -18,6 +18,8 @@ use crate::{Location, demangle};
 const MAX_BYTES: u64 = 1 << 30;
 /// Longer inline chains are damage.
 const MAX_CHAIN: usize = 512;
+/// No function changes its line more often: that is one change every two bytes of the longest that are looked at.
+const MAX_LINE_STARTS: usize = 1 << 17;
 
 /// What `addr2line` needs; locations of variables and macros stay on disk.
 const SECTIONS: [SectionId; 11] = [
@@ -142,6 +144,19 @@ impl<'s> Lines<'s> {
         }
         let range = physical.and_then(|entry| self.range_of(entry, address));
         Ok(Some(Frames { locations, range, raw_name }))
+    }
+
+    /// Where in a range of code the line changes, in order. As far as the line table can be read.
+    pub(crate) fn starts(&self, range: Range<Svma>) -> Vec<Svma> {
+        let Ok(found) = self.0.find_location_range(range.start.0, range.end.0) else { return Vec::new() };
+        let mut starts: Vec<Svma> = found
+            .take(MAX_LINE_STARTS)
+            .map(|(start, ..)| Svma(start.max(range.start.0)))
+            .filter(|start| *start < range.end)
+            .collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
     }
 
     /// The part of the function that holds the address.

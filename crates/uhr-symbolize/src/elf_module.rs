@@ -1,6 +1,7 @@
 //! One ELF module: proves that the file is the one that ran, gathers its names from everywhere, answers its addresses.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +17,14 @@ use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
 use crate::plt::LinkageStubs;
 use crate::unwind_entry::UnwindEntries;
-use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
+use crate::{ElfSource, LineStart, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
 
 /// Answers `addresses` (sorted) from an ELF file.
-pub(crate) fn symbolize_file(source: &ElfSource<'_>, addresses: &[RelativeAddress]) -> ModuleSymbols {
+pub(crate) fn symbolize_file(
+    source: &ElfSource<'_>,
+    addresses: &[RelativeAddress],
+    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+) -> ModuleSymbols {
     let Some(file) = open_regular(source.open) else {
         return ModuleSymbols::unnamed(addresses, Unsymbolized::FileMissing, Vec::new());
     };
@@ -32,7 +37,7 @@ pub(crate) fn symbolize_file(source: &ElfSource<'_>, addresses: &[RelativeAddres
             let note = Note::FileChanged { path: source.path.to_owned() };
             return ModuleSymbols::unnamed(addresses, Unsymbolized::FileChanged, vec![note]);
         }
-        with_debug_file(source, &elf, &file, addresses)
+        with_debug_file(source, &elf, &file, addresses, wants_lines)
     })
 }
 
@@ -61,6 +66,7 @@ fn with_debug_file(
     elf: &ElfFile,
     file: &ReadCache<File>,
     addresses: &[RelativeAddress],
+    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
 ) -> ModuleSymbols {
     let places = Places { path: source.path, root: source.root };
     let mut notes = Vec::new();
@@ -94,7 +100,9 @@ fn with_debug_file(
         }
     });
     let names = Names { functions: symbols.into_ranges(), lines };
-    names.answer(elf, file, addresses, origin, notes)
+    let mut symbols = names.answer(elf, file, addresses, origin, notes);
+    symbols.lines = names.whole_functions(elf, &symbols.results, wants_lines);
+    symbols
 }
 
 fn read_lines<'d, R: ReadRef<'d>>(file: R, path: &Path, notes: &mut Vec<Note>) -> Option<DebugSections<'d>> {
@@ -161,7 +169,32 @@ impl Names<'_> {
         if damaged > 0 {
             notes.push(Note::LinesDamaged { addresses: damaged });
         }
-        ModuleSymbols { results, origin, notes }
+        ModuleSymbols { results, origin, notes, lines: Vec::new() }
+    }
+
+    /// The lines of the functions that were found, as far as they are wanted.
+    fn whole_functions(
+        &self,
+        elf: &ElfFile,
+        found: &[Result<Symbolized, Unnamed>],
+        wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+    ) -> Vec<LineStart> {
+        let Some(lines) = &self.lines else { return Vec::new() };
+        let ranges = found.iter().flatten().filter_map(|found| Some((found.start, found.end?)));
+        let ranges: BTreeSet<(RelativeAddress, RelativeAddress)> = ranges.collect();
+        let mut starts = Vec::new();
+        for (start, end) in ranges.into_iter().filter(|(start, end)| wants_lines(*start..*end)) {
+            let svma = |at| elf.segments.svma_of_relative(at);
+            let (Some(first), Some(behind)) = (svma(start), svma(end)) else { continue };
+            for at in lines.starts(first..behind) {
+                let locations = self.find(at, &|_| None, &mut 0).map(|found| found.1).unwrap_or_default();
+                if let Some(address) = elf.segments.relative_of_svma(at) {
+                    starts.push(LineStart { address, locations });
+                }
+            }
+            starts.push(LineStart { address: end, locations: Vec::new() });
+        }
+        starts
     }
 
     /// The bounds of the physical function and its locations, or those of the unwind entry.

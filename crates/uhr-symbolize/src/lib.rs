@@ -24,6 +24,7 @@ mod plt;
 mod runtime_name;
 mod unwind_entry;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use uhr_model::{BuildId, FrameMode, RelativeAddress, Unsymbolized};
@@ -152,15 +153,36 @@ pub struct ModuleSymbols {
     pub origin: Origin,
     /// What a reader of the names should know.
     pub notes: Vec<Note>,
+    /// Lines of whole functions, by address: see [`symbolize_with_lines`].
+    pub lines: Vec<LineStart>,
+}
+
+/// Where the source of a function's code changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LineStart {
+    /// The first address that is of this source; the next one in order is of another.
+    pub address: RelativeAddress,
+    /// As [`Symbolized::locations`]; empty behind the end of a function.
+    pub locations: Vec<Location>,
 }
 
 /// Answers all `addresses` of one module. They may be in any order and repeat.
 pub fn symbolize(source: &ModuleSource<'_>, addresses: &[RelativeAddress]) -> ModuleSymbols {
+    symbolize_with_lines(source, addresses, &|_| false)
+}
+
+/// The same, with all the lines of those functions that `wants_lines` chooses by their first address and the one behind
+/// their last byte. It is asked once a function.
+pub fn symbolize_with_lines(
+    source: &ModuleSource<'_>,
+    addresses: &[RelativeAddress],
+    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+) -> ModuleSymbols {
     let mut sorted = addresses.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
     let answers = match source {
-        ModuleSource::Elf(elf) => elf_module::symbolize_file(elf, &sorted),
+        ModuleSource::Elf(elf) => elf_module::symbolize_file(elf, &sorted, wants_lines),
         ModuleSource::Vdso { image } => elf_module::symbolize_image(image, &sorted),
         ModuleSource::Kernel(kernel) => {
             ModuleSymbols::of(Origin::KernelSymbols, &sorted, |at| kernel.find(at))
@@ -177,13 +199,14 @@ impl ModuleSymbols {
         addresses: &[RelativeAddress],
         find: impl Fn(RelativeAddress) -> Result<Symbolized, Unnamed>,
     ) -> Self {
-        Self { results: addresses.iter().map(|&at| find(at)).collect(), origin, notes: Vec::new() }
+        let results = addresses.iter().map(|&at| find(at)).collect();
+        Self { results, origin, notes: Vec::new(), lines: Vec::new() }
     }
 
     /// The same reason for every address.
     fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized, notes: Vec<Note>) -> Self {
         let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
-        Self { results, origin: Origin::Nowhere, notes }
+        Self { results, origin: Origin::Nowhere, notes, lines: Vec::new() }
     }
 
     /// Spreads the answers for `sorted` unique addresses over the addresses as they were asked for.

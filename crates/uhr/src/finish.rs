@@ -15,10 +15,10 @@ use uhr_recording::{
 };
 use uhr_symbolize::{
     ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
-    Unnamed, symbolize,
+    Unnamed, symbolize, symbolize_with_lines,
 };
 
-use crate::kept_code;
+use crate::kept_code::{self, BusyCode};
 
 /// The files of modules that were opened while the target ran.
 pub(crate) type Held = HashMap<ModuleId, HeldFile>;
@@ -48,6 +48,8 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
     let frames: Frames = recording.table()?;
     let modules = recording.modules()?;
     let kernel = Kernel::of(recording);
+    let busy = busy_frames(recording, frames.len())?;
+    let all = busy.iter().map(|busy| busy.own).fold(0, u64::saturating_add);
     // The frames of each module, so that each is opened once.
     let mut of_module: Vec<Vec<usize>> = vec![Vec::new(); modules.len()];
     for (frame, module) in frames.module.iter().enumerate() {
@@ -61,7 +63,9 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         .map(|(module, rows)| {
             let addresses: Vec<RelativeAddress> =
                 rows.iter().map(|&row| RelativeAddress(frames.address[row])).collect();
-            name_module(recording, module, &addresses, held, &kernel)
+            let own = rows.iter().map(|&row| busy[row].own);
+            let busy = BusyCode::new(addresses.iter().copied().zip(own), all);
+            name_module(recording, module, &addresses, (held, &busy), &kernel)
         })
         .collect();
 
@@ -81,8 +85,8 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         let module = frames.module[frame].and_then(|module| modules.get(module as usize));
         add(&mut done, frame as u32, result, Place::of(module));
     }
-    let busy = busy_frames(recording, frames.len())?;
     let functions = kept_code::functions(&frames, &of_frame, &busy);
+    done.code_lines = kept_code::lines(&named);
     done.code = kept_code::rows(recording, &modules, functions, held);
     Ok(done)
 }
@@ -164,12 +168,12 @@ fn name_module(
     recording: &Recording,
     module: &ModuleRow,
     addresses: &[RelativeAddress],
-    held: &Held,
+    (held, busy): (&Held, &BusyCode),
     kernel: &Kernel,
 ) -> ModuleSymbols {
     match ModuleKind::from_code(module.kind) {
         _ if addresses.is_empty() => unnamed(addresses, Unsymbolized::NoSymbol),
-        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, held),
+        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, held, busy),
         Some(ModuleKind::Kernel) => match kernel {
             Kernel::Symbols(text) => symbolize(&ModuleSource::Kernel(&KernelSymbols::parse(text)), addresses),
             Kernel::OtherBoot => unnamed(addresses, Unsymbolized::FileMissing),
@@ -183,9 +187,17 @@ fn name_module(
     }
 }
 
-fn name_elf(module: &ModuleRow, addresses: &[RelativeAddress], held: &Held) -> ModuleSymbols {
+fn name_elf(
+    module: &ModuleRow,
+    addresses: &[RelativeAddress],
+    held: &Held,
+    busy: &BusyCode,
+) -> ModuleSymbols {
     match ModuleFile::of(module, held) {
-        Some(file) => symbolize(&ModuleSource::Elf(file.source()), addresses),
+        Some(file) => {
+            let wants_lines = |function| busy.wants_lines(function);
+            symbolize_with_lines(&ModuleSource::Elf(file.source()), addresses, &wants_lines)
+        }
         None => unnamed(addresses, Unsymbolized::FileMissing),
     }
 }
@@ -248,7 +260,7 @@ fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[Relati
 
 fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
     let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
-    ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new() }
+    ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new(), lines: Vec::new() }
 }
 
 /// The names of the kernel that was recorded, if it still runs.

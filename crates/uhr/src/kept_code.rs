@@ -7,9 +7,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 use uhr_collect::{EVIDENCE_LIMIT, jitdump_name, vdso_image};
 use uhr_model::{ModuleKind, NoCode, RelativeAddress};
-use uhr_recording::Recording;
-use uhr_recording::tables::{Frames, MachineCodeRow, ModuleRow};
-use uhr_symbolize::{Jitdump, ModuleSource, Symbolized, Unnamed, machine_code};
+use uhr_recording::tables::{CodeLineRow, Frames, MachineCodeRow, ModuleRow};
+use uhr_recording::{Busy, Recording};
+use uhr_symbolize::{Jitdump, ModuleSource, ModuleSymbols, Symbolized, Unnamed, machine_code};
 
 use crate::finish::{Held, ModuleFile};
 
@@ -22,6 +22,60 @@ const MOST: u64 = 4 << 20;
 
 /// Functions in so small a part of the samples are left out: nobody looks at their instructions.
 const LEAST_SHARE: u64 = 1000;
+
+/// Of functions with less of the samples than this, only the lines of samples are kept, not those of every instruction.
+const LEAST_WITH_LINES: u64 = 200;
+
+/// What ends at the addresses of one module.
+#[derive(Debug)]
+pub(crate) struct BusyCode {
+    own: BTreeMap<RelativeAddress, u64>,
+    /// Samples that are enough for lines.
+    least: u64,
+}
+
+impl BusyCode {
+    /// Takes the addresses with what ends at each, of `all` in the recording.
+    pub(crate) fn new(own: impl Iterator<Item = (RelativeAddress, u64)>, all: u64) -> Self {
+        let mut sums = BTreeMap::new();
+        own.for_each(|(address, own)| *sums.entry(address).or_insert(0u64) += own);
+        Self { own: sums, least: (all / LEAST_WITH_LINES).max(1) }
+    }
+
+    /// Whether all lines of a function are kept.
+    pub(crate) fn wants_lines(&self, function: Range<RelativeAddress>) -> bool {
+        let length = function.end.offset_from(function.start);
+        length.is_some_and(|length| length > 0 && length <= LONGEST)
+            && self.own.range(function).map(|(_, own)| *own).fold(0, u64::saturating_add) >= self.least
+    }
+}
+
+/// The rows of `code_lines`. `named` is in the order of modules.
+pub(crate) fn lines(named: &[ModuleSymbols]) -> Vec<CodeLineRow> {
+    let mut rows = Vec::new();
+    for (module, symbols) in (0..).zip(named) {
+        for start in &symbols.lines {
+            let row = |depth| CodeLineRow {
+                module,
+                address: start.address.0,
+                depth,
+                function: None,
+                file: None,
+                line: None,
+            };
+            if start.locations.is_empty() {
+                rows.push(row(0));
+            }
+            rows.extend((0..).zip(&start.locations).map(|(depth, location)| CodeLineRow {
+                function: location.function.clone(),
+                file: location.file.clone(),
+                line: location.line,
+                ..row(depth)
+            }));
+        }
+    }
+    rows
+}
 
 /// A function, or a part of one, that is in stacks.
 #[derive(Debug)]
@@ -37,7 +91,7 @@ pub(crate) struct Function {
 pub(crate) fn functions(
     frames: &Frames,
     found: &[&Result<Symbolized, Unnamed>],
-    busy: &[u64],
+    busy: &[Busy],
 ) -> Vec<Function> {
     let mut functions: BTreeMap<(u32, u64), Function> = BTreeMap::new();
     for (frame, found) in found.iter().enumerate() {
@@ -56,7 +110,7 @@ pub(crate) fn functions(
         });
         // Of a nested symbol the outer function may have no end of its own.
         function.end = function.end.max(end.map(|end| end.0).filter(is_inside));
-        function.busy = function.busy.saturating_add(busy[frame]);
+        function.busy = function.busy.saturating_add(busy[frame].total);
     }
     let mut functions: Vec<Function> = functions.into_values().collect();
     // A stable sort: equally busy ones stay in the order of their addresses.

@@ -57,14 +57,16 @@ impl Asked<'_> {
         // Where each instruction of the function that was seen stands in the source.
         let frame_of: FxHashMap<Site, u32> =
             frames.iter().filter_map(|(key, frame)| Some((site(key)?, *frame))).collect();
-        let rows = self.rows(&shown, &frame_of, grouped.total.weight, sources);
+        let places = Places { asked: self, code, frame_of };
+        let rows = self.rows(&shown, &places, grouped.total.weight, sources);
         let all_sites = frames.keys().filter_map(site);
         let mut notes: Vec<String> = missing(code, all_sites);
         if self.question.metric == Metric::Cpu {
             notes.insert(0, SKID.to_owned());
         }
         let costliest = costly.page.first().and_then(|(key, ..)| frames.get(key));
-        let inlined = costliest.and_then(|frame| self.inlined_from(*frame));
+        let inlined = costliest.and_then(|frame| places.of_frame(*frame)?.inlined_from);
+        let inlined = inlined.map(|function| self.name(function));
         Shape { rows: Annotated::Instructions(rows), costly, notes, inlined }
     }
 
@@ -85,19 +87,13 @@ impl Asked<'_> {
     fn rows(
         &self,
         shown: &Instructions<'_>,
-        frame_of: &FxHashMap<Site, u32>,
+        places: &Places<'_>,
         whole: u64,
         sources: &mut Sources<'_>,
     ) -> Vec<InstructionRow> {
-        let innermost = |module: u32, address: u64| {
-            let frame = *frame_of.get(&Site { module, address })?;
-            Some((self.profile.code.of(frame).first().copied()?, frame))
-        };
         // First all lines are looked for: a file that lacks one of them is another file.
-        for (&(module, address), _) in shown {
-            if let Some((location, _)) = innermost(module, address) {
-                self.source_line(location, sources);
-            }
+        for (&(module, address), instruction) in shown {
+            places.of(Site { module, address }, instruction).and_then(|place| place.text(sources));
         }
         let mut targets = Targets::default();
         let mut before: Option<(&Piece, usize)> = None;
@@ -124,14 +120,13 @@ impl Asked<'_> {
                 }
             }
             before = instruction.code;
-            if let Some((location, frame)) = innermost(module, address) {
-                row.file = self.file(location).map(|file| self.name(file));
-                row.line = (location.line != NONE).then_some(u64::from(location.line));
-                row.inlined_from = self.inlined_from(frame);
-                let line = Some((location.function, location.file, location.line));
-                if line != last_line {
-                    row.source = self.source_line(location, sources);
-                    last_line = line;
+            if let Some(place) = places.of(Site { module, address }, instruction) {
+                row.file = place.file.map(|file| self.name(file));
+                row.line = place.line.map(u64::from);
+                row.inlined_from = place.inlined_from.map(|function| self.name(function));
+                if last_line.as_ref() != Some(&place) {
+                    row.source = place.text(sources);
+                    last_line = Some(place);
                 }
             }
             rows.push(row);
@@ -139,12 +134,6 @@ impl Asked<'_> {
         rows
     }
 
-    /// The innermost function at a frame, if it is none of those that were asked for.
-    fn inlined_from(&self, frame: u32) -> Option<String> {
-        let function = self.profile.code.of(frame).first()?.function;
-        let name = &self.profile.code.functions[function as usize].name;
-        (!self.wanted.contains(&function)).then(|| self.name(name))
-    }
 
     /// The module's name, if it is not that of the function which stands for all.
     fn other_module(&self, module: u32) -> Option<String> {
@@ -153,6 +142,60 @@ impl Asked<'_> {
         let frame = code.sites.iter().position(|site| site.module == module)?;
         let other = code.functions[code.of(frame as u32).first()?.function as usize].module;
         (other != own).then(|| self.name(&code.modules[other as usize]))
+    }
+}
+
+/// Where an instruction stands in the source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place<'a> {
+    file: Option<&'a str>,
+    line: Option<u32>,
+    /// The innermost function there, if it is none of those that were asked for.
+    inlined_from: Option<&'a str>,
+}
+
+impl Place<'_> {
+    fn text(&self, sources: &mut Sources<'_>) -> Option<String> {
+        sources.line(self.file?, self.line?)
+    }
+}
+
+/// Where instructions stand in the source: known by a sample, or because all of the function is.
+struct Places<'a> {
+    asked: &'a Asked<'a>,
+    code: &'a MachineCode,
+    /// A frame of each instruction that was seen.
+    frame_of: FxHashMap<Site, u32>,
+}
+
+impl<'a> Places<'a> {
+    fn of(&self, site: Site, instruction: &Instruction<'_>) -> Option<Place<'a>> {
+        if let Some(&frame) = self.frame_of.get(&site) {
+            return self.of_frame(frame);
+        }
+        let (piece, _) = instruction.code?;
+        let line = self.code.lines.of(site, piece.start)?;
+        let functions = &self.asked.profile.code.functions;
+        let is_asked = |name: &str| {
+            self.asked.wanted.iter().any(|&function| *functions[function as usize].name == *name)
+        };
+        Some(Place {
+            file: line.file.as_deref(),
+            line: line.line,
+            inlined_from: line.function.as_deref().filter(|name| line.is_inlined && !is_asked(name)),
+        })
+    }
+
+    fn of_frame(&self, frame: u32) -> Option<Place<'a>> {
+        let code = &self.asked.profile.code;
+        let location = code.of(frame).first()?;
+        let function = location.function;
+        let is_asked = self.asked.wanted.contains(&function);
+        Some(Place {
+            file: code.files.get(location.file as usize).map(|file| &**file),
+            line: (location.line != NONE).then_some(location.line),
+            inlined_from: (!is_asked).then(|| &*code.functions[function as usize].name),
+        })
     }
 }
 

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use uhr_model::NoCode;
-use uhr_recording::Recording;
-use uhr_recording::tables::{MachineCode as Table, MachineCodeRow};
+use uhr_recording::tables::{CodeLineRow, CodeLines as Lines, MachineCode as Kept, MachineCodeRow};
+use uhr_recording::{Recording, RecordingError, Table};
 
 use super::Site;
+use super::code_lines::CodeLines;
 use crate::QueryError;
 use crate::disassembly::starts;
 
@@ -16,6 +17,8 @@ use crate::disassembly::starts;
 pub(crate) struct MachineCode {
     /// By module, then by address.
     pieces: Vec<Piece>,
+    /// The source of their instructions.
+    pub(crate) lines: CodeLines,
     /// Whether the recording was made by an uhr that keeps code.
     pub(crate) is_kept: bool,
     /// The machine's architecture, where its code cannot be told as text yet: the pieces then have no bytes.
@@ -44,15 +47,20 @@ const DEEPEST: usize = 16;
 
 impl MachineCode {
     pub(super) fn read(recording: &Recording) -> Result<Self, QueryError> {
-        if !recording.has_parquet::<Table>() {
+        if !recording.has_parquet::<Kept>() {
             return Ok(Self::default());
         }
-        let table: Table = recording.table()?;
-        let rows = (0..uhr_recording::Table::len(&table)).map(|row| uhr_recording::Table::row(&table, row));
-        Ok(Self::new(rows.collect(), recording.modules()?.len())?.of_machine(&recording.manifest.host.architecture))
+        let code = rows_of::<Kept>(recording)?;
+        let lines = rows_of::<Lines>(recording)?;
+        let kept = Self::new(code, lines, recording.modules()?.len())?;
+        Ok(kept.of_machine(&recording.manifest.host.architecture))
     }
 
-    pub(super) fn new(rows: Vec<MachineCodeRow>, modules: usize) -> Result<Self, QueryError> {
+    pub(super) fn new(
+        rows: Vec<MachineCodeRow>,
+        lines: Vec<CodeLineRow>,
+        modules: usize,
+    ) -> Result<Self, QueryError> {
         let damaged = |what: &str| Err(QueryError::Damaged(what.to_owned()));
         let mut pieces = Vec::with_capacity(rows.len());
         for row in rows {
@@ -76,7 +84,7 @@ impl MachineCode {
             });
         }
         pieces.sort_by_key(|piece| (piece.module, piece.start));
-        Ok(Self { pieces, is_kept: true, not_disassembled: None })
+        Ok(Self { pieces, lines: CodeLines::new(lines), is_kept: true, not_disassembled: None })
     }
 
     /// Knows whose code it is.
@@ -108,6 +116,11 @@ impl MachineCode {
         };
         start().unwrap_or(site.address)
     }
+}
+
+fn rows_of<T: Table>(recording: &Recording) -> Result<Vec<T::Row>, RecordingError> {
+    let table: T = recording.table()?;
+    Ok((0..table.len()).map(|row| table.row(row)).collect())
 }
 
 impl Piece {

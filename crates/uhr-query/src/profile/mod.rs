@@ -3,6 +3,7 @@
 //! is checked before it is followed.
 
 mod code;
+mod code_lines;
 mod machine_code;
 mod observations;
 mod owners;
@@ -74,7 +75,7 @@ impl Profile {
         let machine_code = OnceLock::new();
         if !recording.is_finished() {
             let modules = recording.modules()?.len();
-            let code = MachineCode::new(names.code, modules)?;
+            let code = MachineCode::new(names.code, names.code_lines, modules)?;
             let _ = machine_code.set(code.of_machine(&recording.manifest.host.architecture));
         }
         let mut manifest = recording.manifest.clone();

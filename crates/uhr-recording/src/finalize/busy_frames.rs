@@ -5,12 +5,20 @@ use crate::columns::Table;
 use crate::reader::Recording;
 use crate::tables::{Faults, OffCpu, Samples, Stacks};
 
-/// For each frame that was recorded (by its number before [`crate::finalize()`]), in how many samples, waits and page
-/// faults it stands; recursion counts each time.
+/// Samples, waits and page faults of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Busy {
+    /// Those that end in it.
+    pub own: u64,
+    /// Those that it stands in; recursion counts each time.
+    pub total: u64,
+}
+
+/// How much there is of each frame that was recorded, by its number before [`crate::finalize()`].
 ///
 /// # Errors
 /// If the tables cannot be read.
-pub fn busy_frames(recording: &Recording, frames: usize) -> Result<Vec<u64>, RecordingError> {
+pub fn busy_frames(recording: &Recording, frames: usize) -> Result<Vec<Busy>, RecordingError> {
     let stacks: Stacks = recording.table()?;
     let mut through = vec![0u64; stacks.len()];
     let mut add = |stack: u32, count: u64| {
@@ -30,12 +38,14 @@ pub fn busy_frames(recording: &Recording, frames: usize) -> Result<Vec<u64>, Rec
         rows.stack.iter().for_each(|&stack| add(stack, 1));
         Ok(())
     })?;
-    let mut of_frame = vec![0u64; frames];
+    let own = through.clone();
+    let mut of_frame = vec![Busy::default(); frames];
     // Callers come before what they call: from the end, a node is complete when it is met.
     for node in (0..stacks.len()).rev() {
         let amount = through[node];
         if let Some(frame) = stacks.frame[node].and_then(|frame| of_frame.get_mut(frame as usize)) {
-            *frame = frame.saturating_add(amount);
+            frame.own = frame.own.saturating_add(own[node]);
+            frame.total = frame.total.saturating_add(amount);
         }
         if let Some(parent) = stacks.parent[node].map(|parent| parent as usize).filter(|&parent| parent < node) {
             through[parent] = through[parent].saturating_add(amount);

@@ -13,7 +13,7 @@ mod switch_cost;
 mod waits;
 mod weights;
 
-pub use busy_frames::busy_frames;
+pub use busy_frames::{Busy, busy_frames};
 use frame_order::FrameOrder;
 pub use kernel_threads::kernel_threads;
 use parquet_table::{copy, write_rows};
@@ -25,7 +25,7 @@ use crate::RecordingError;
 use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
-    Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
+    CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
     SyscallWindows, Syscalls, ThreadRow, Threads, Wakers,
 };
 use crate::wait_hints::{FrameHint, NodeHint};
@@ -45,6 +45,8 @@ pub struct Finalized {
     pub frame_hints: Vec<FrameHint>,
     /// Rows of `code`, in any order.
     pub code: Vec<MachineCodeRow>,
+    /// Rows of `code_lines`, in any order.
+    pub code_lines: Vec<CodeLineRow>,
     /// Sentences about names, for the manifest.
     pub notes: Vec<String>,
 }
@@ -96,6 +98,7 @@ fn write_tables(recording: &Recording, mut names: Finalized) -> Result<Manifest,
     let counted = manifest.ledger.faults.expected;
     let mut faults = Scale::new(sampled, if counted == 0 { sampled } else { counted });
     names.code.sort_by_key(|row| (row.module, row.start));
+    names.code_lines.sort_by_key(|row| (row.module, row.address, row.depth));
     let sizes = [
         write_rows::<Stacks>(folder, remap.rows())?,
         samples,
@@ -115,6 +118,7 @@ fn write_tables(recording: &Recording, mut names: Finalized) -> Result<Manifest,
         write_rows::<Locations>(folder, frames.renumber(names.locations))?,
         write_rows::<Frames>(folder, frames.into_rows())?,
         write_rows::<MachineCode>(folder, names.code)?,
+        write_rows::<CodeLines>(folder, names.code_lines)?,
     ];
 
     manifest.state = State::Complete;
