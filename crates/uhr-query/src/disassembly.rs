@@ -75,7 +75,8 @@ mod tests {
         // xor eax,eax; idiv rcx; jne to the idiv; a byte that is no instruction in 64-bit code; ret.
         let bytes = [0x31, 0xc0, 0x48, 0xf7, 0xf9, 0x75, 0xfb, 0x06, 0xc3];
         assert_eq!(starts(&bytes, 0x1000), [0, 2, 5, 7, 8]);
-        let text = |range: std::ops::Range<usize>| disassemble(&bytes[range.clone()], 0x1000 + range.start as u64);
+        let text =
+            |range: std::ops::Range<usize>| disassemble(&bytes[range.clone()], 0x1000 + range.start as u64);
         assert_eq!(text(0..2).text, "xor eax,eax");
         assert_eq!(text(2..5).text, "idiv rcx");
         assert_eq!(text(5..7), Disassembled { text: "jne 0x1002".to_owned(), jump: Some(0x1002) });

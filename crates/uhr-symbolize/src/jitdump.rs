@@ -149,7 +149,8 @@ impl<'a> Jitdump<'a> {
         let end = start.checked_add(size)?;
         let old = self.code.get(row)?;
         let moved_by = old.moved_by.wrapping_add(old.start).wrapping_sub(start);
-        let moved = Code { start, size, name: old.name, bytes: old.bytes, moved_by, lines: old.lines.clone() };
+        let moved =
+            Code { start, size, name: old.name, bytes: old.bytes, moved_by, lines: old.lines.clone() };
         by_index.insert(index, self.code.len());
         self.ranges.insert(start, end, self.code.len());
         self.code.push(moved);

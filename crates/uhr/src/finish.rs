@@ -227,12 +227,7 @@ impl<'a> ModuleFile<'a> {
 
     /// For the symbolizer.
     pub(crate) fn source(&self) -> ElfSource<'_> {
-        ElfSource {
-            open: &self.open,
-            path: &self.path,
-            build_id: self.build_id.as_ref(),
-            root: self.root,
-        }
+        ElfSource { open: &self.open, path: &self.path, build_id: self.build_id.as_ref(), root: self.root }
     }
 }
 

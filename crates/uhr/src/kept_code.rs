@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use uhr_collect::{EVIDENCE_LIMIT, jitdump_name, vdso_image};
+use uhr_model::object::ElfFile;
 use uhr_model::{ModuleKind, NoCode, RelativeAddress};
 use uhr_recording::tables::{CodeLineRow, Frames, MachineCodeRow, ModuleRow};
 use uhr_recording::{Busy, Recording};
@@ -22,6 +23,8 @@ const MOST: u64 = 4 << 20;
 
 /// Functions in so small a part of the samples are left out: nobody looks at their instructions.
 const LEAST_SHARE: u64 = 1000;
+/// In a short recording such a part may be less than one; what was seen once is not busy.
+const LEAST: u64 = 2;
 
 /// Of functions with less of the samples than this, only the lines of samples are kept, not those of every instruction.
 const LEAST_WITH_LINES: u64 = 200;
@@ -125,7 +128,7 @@ pub(crate) fn rows(
     functions: Vec<Function>,
     held: &Held,
 ) -> Vec<MachineCodeRow> {
-    let least = functions.first().map_or(0, |busiest| busiest.busy / LEAST_SHARE).max(1);
+    let least = functions.first().map_or(0, |busiest| busiest.busy / LEAST_SHARE).max(LEAST);
     let mut rows = Vec::new();
     // The functions of each module, so that each is opened once.
     let mut wanted: Vec<Vec<Range<RelativeAddress>>> = vec![Vec::new(); modules.len()];
@@ -178,7 +181,8 @@ fn read_module(
         }
         Some(ModuleKind::Vdso) => {
             let read = |image: Vec<u8>| machine_code(&ModuleSource::Vdso { image: &image }, &ranges);
-            (vdso_image().map_or_else(nothing, read), NoCode::NotInFile)
+            let image = vdso_image().filter(|image| is_of_build(image, module));
+            (image.map_or_else(nothing, read), NoCode::NotInFile)
         }
         Some(ModuleKind::Jit) => {
             let name = jitdump_name(module.process.unwrap_or(u32::MAX));
@@ -198,6 +202,12 @@ fn read_module(
         bytes: bytes.unwrap_or_default(),
     };
     ranges.into_iter().zip(found).map(row).collect()
+}
+
+/// Whether our own vDSO is the one that was recorded: another kernel has another.
+fn is_of_build(image: &[u8], module: &ModuleRow) -> bool {
+    let build_id = ElfFile::parse(image).ok().and_then(|elf| elf.build_id);
+    build_id.is_some_and(|own| module.build_id.as_ref() == Some(&own.to_string()))
 }
 
 impl Function {

@@ -14,9 +14,9 @@ const LONGEST: u64 = 16 << 20;
 
 /// Endings of the names of source files. A forged recording must not show what else a user may read.
 const ENDINGS: &[&str] = &[
-    "c", "h", "cc", "cpp", "cxx", "c++", "hh", "hpp", "hxx", "inc", "inl", "ipp", "tcc", "s", "S", "asm", "rs", "go",
-    "py", "pyx", "js", "mjs", "cjs", "ts", "java", "kt", "scala", "swift", "zig", "d", "f", "f90", "F90", "ml", "hs",
-    "nim", "cu", "m", "mm", "rb", "php", "pl", "lua", "y", "l",
+    "c", "h", "cc", "cpp", "cxx", "c++", "hh", "hpp", "hxx", "inc", "inl", "ipp", "tcc", "s", "S", "asm",
+    "rs", "go", "py", "pyx", "js", "mjs", "cjs", "ts", "java", "kt", "scala", "swift", "zig", "d", "f",
+    "f90", "F90", "ml", "hs", "nim", "cu", "m", "mm", "rb", "php", "pl", "lua", "y", "l",
 ];
 
 /// The text of a source file, unless it is plainly not what was compiled. `recorded_ns`: when the recording ended, in

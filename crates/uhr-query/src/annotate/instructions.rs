@@ -54,6 +54,7 @@ impl Asked<'_> {
                 show(&mut shown, code, site, (*sums, *intervals));
             }
         }
+        fill_gaps(&mut shown);
         // Where each instruction of the function that was seen stands in the source.
         let frame_of: FxHashMap<Site, u32> =
             frames.iter().filter_map(|(key, frame)| Some((site(key)?, *frame))).collect();
@@ -134,7 +135,6 @@ impl Asked<'_> {
         rows
     }
 
-
     /// The module's name, if it is not that of the function which stands for all.
     fn other_module(&self, module: u32) -> Option<String> {
         let code = &self.profile.code;
@@ -200,12 +200,7 @@ impl<'a> Places<'a> {
 }
 
 /// Puts a costly instruction among those that are shown, and its neighbours.
-fn show<'a>(
-    shown: &mut Instructions<'a>,
-    code: &'a MachineCode,
-    site: Site,
-    cost: (Sums, [Interval; 2]),
-) {
+fn show<'a>(shown: &mut Instructions<'a>, code: &'a MachineCode, site: Site, cost: (Sums, [Interval; 2])) {
     let found = code.of(site).and_then(|piece| Some((piece, piece.number(site.address)?)));
     if let Some((piece, at)) = found {
         let last = piece.starts().len().saturating_sub(1);
@@ -216,6 +211,20 @@ fn show<'a>(
         }
     }
     shown.entry((site.module, site.address)).or_default().cost = Some(cost);
+}
+
+/// Shows what a mark for its absence would take as much room as.
+fn fill_gaps(shown: &mut Instructions<'_>) {
+    let rows = shown.iter().filter_map(|(&(module, _), instruction)| Some((module, instruction.code?)));
+    let rows: Vec<(u32, (&Piece, usize))> = rows.collect();
+    for pair in rows.windows(2) {
+        let [(module, (piece, at)), (_, (next, behind))] = pair else { continue };
+        if std::ptr::eq(*piece, *next) && *behind == at + 2 {
+            let number = at + 1;
+            let address = piece.start + u64::from(piece.starts()[number]);
+            shown.entry((*module, address)).or_default().code = Some((piece, number));
+        }
+    }
 }
 
 /// A row with nothing but its numbers.

@@ -145,8 +145,7 @@ impl Asked<'_> {
         let of = rows.len();
         // Equal ones in the order of their numbers, which are the same in every run.
         rows.sort_by_key(|row| (std::cmp::Reverse((row.2.own, row.2.total)), row.1));
-        let page: Vec<_> =
-            rows.into_iter().skip(self.question.offset).take(self.question.limit).collect();
+        let page: Vec<_> = rows.into_iter().skip(self.question.offset).take(self.question.limit).collect();
         let (profile, question) = (self.profile, self.question);
         let intervals = intervals(profile, question, group, self.cells, &self.within, grouped, &page);
         let page = page.into_iter().zip(intervals).map(|(row, intervals)| (row.1, row.2, intervals));
@@ -169,7 +168,10 @@ impl Asked<'_> {
                 return vec![overview];
             }
             let whole = Question { filters: Filters::default(), ..self.question.clone() };
-            return vec![whole.command("annotate", self.profile).with("function", self.function).text(), overview];
+            return vec![
+                whole.command("annotate", self.profile).with("function", self.function).text(),
+                overview,
+            ];
         }
         let other = if self.view == View::Lines { View::Instructions } else { View::Lines };
         let mut next = vec![self.command(self.function, other).text()];

@@ -18,9 +18,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
-pub use annotate::{
-    AnnotateAnswer, AnnotateRequest, Annotated, InstructionRow, LineRow, SourceFile, View,
-};
+pub use annotate::{AnnotateAnswer, AnnotateRequest, Annotated, InstructionRow, LineRow, SourceFile, View};
 pub use call_paths::{
     CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, Omitted, PathRow, Paths, TreeRow,
 };

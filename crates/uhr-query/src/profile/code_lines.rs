@@ -27,7 +27,8 @@ impl CodeLines {
         rows.sort_by_key(|row| (row.module, row.address, row.depth));
         let mut lines: Vec<CodeLine> = Vec::with_capacity(rows.len());
         for row in rows {
-            let last = lines.last_mut().filter(|last| (last.module, last.address) == (row.module, row.address));
+            let last =
+                lines.last_mut().filter(|last| (last.module, last.address) == (row.module, row.address));
             match last {
                 Some(last) if row.depth > 0 => last.is_inlined = true,
                 // Where one function ends another may begin.
@@ -48,7 +49,8 @@ impl CodeLines {
 
     /// The source of the instruction at a place in a function that begins at `start`.
     pub(crate) fn of(&self, site: Site, start: u64) -> Option<&CodeLine> {
-        let behind = self.0.partition_point(|line| (line.module, line.address) <= (site.module, site.address));
+        let behind =
+            self.0.partition_point(|line| (line.module, line.address) <= (site.module, site.address));
         let line = self.0.get(behind.checked_sub(1)?)?;
         (line.module == site.module && line.address >= start && line.file.is_some()).then_some(line)
     }

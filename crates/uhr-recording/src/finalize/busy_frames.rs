@@ -5,12 +5,12 @@ use crate::columns::Table;
 use crate::reader::Recording;
 use crate::tables::{Faults, OffCpu, Samples, Stacks};
 
-/// Samples, waits and page faults of a frame.
+/// How much there is of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Busy {
-    /// Those that end in it.
+    /// Samples of CPU time that end in it.
     pub own: u64,
-    /// Those that it stands in; recursion counts each time.
+    /// Samples, waits and page faults that it stands in; recursion counts each time.
     pub total: u64,
 }
 
@@ -21,24 +21,24 @@ pub struct Busy {
 pub fn busy_frames(recording: &Recording, frames: usize) -> Result<Vec<Busy>, RecordingError> {
     let stacks: Stacks = recording.table()?;
     let mut through = vec![0u64; stacks.len()];
-    let mut add = |stack: u32, count: u64| {
-        if let Some(sum) = through.get_mut(stack as usize) {
-            *sum = sum.saturating_add(count);
+    let add = |sums: &mut Vec<u64>, stack: u32| {
+        if let Some(sum) = sums.get_mut(stack as usize) {
+            *sum += 1;
         }
     };
     recording.read_batches::<Samples>(|rows| {
-        rows.stack.iter().for_each(|&stack| add(stack, 1));
-        Ok(())
-    })?;
-    recording.read_batches::<OffCpu>(|rows| {
-        rows.stack.iter().for_each(|&stack| add(stack, 1));
-        Ok(())
-    })?;
-    recording.read_batches::<Faults>(|rows| {
-        rows.stack.iter().for_each(|&stack| add(stack, 1));
+        rows.stack.iter().for_each(|&stack| add(&mut through, stack));
         Ok(())
     })?;
     let own = through.clone();
+    recording.read_batches::<OffCpu>(|rows| {
+        rows.stack.iter().for_each(|&stack| add(&mut through, stack));
+        Ok(())
+    })?;
+    recording.read_batches::<Faults>(|rows| {
+        rows.stack.iter().for_each(|&stack| add(&mut through, stack));
+        Ok(())
+    })?;
     let mut of_frame = vec![Busy::default(); frames];
     // Callers come before what they call: from the end, a node is complete when it is met.
     for node in (0..stacks.len()).rev() {
@@ -47,7 +47,9 @@ pub fn busy_frames(recording: &Recording, frames: usize) -> Result<Vec<Busy>, Re
             frame.own = frame.own.saturating_add(own[node]);
             frame.total = frame.total.saturating_add(amount);
         }
-        if let Some(parent) = stacks.parent[node].map(|parent| parent as usize).filter(|&parent| parent < node) {
+        if let Some(parent) =
+            stacks.parent[node].map(|parent| parent as usize).filter(|&parent| parent < node)
+        {
             through[parent] = through[parent].saturating_add(amount);
         }
     }

@@ -25,8 +25,9 @@ use crate::RecordingError;
 use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
-    CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
-    SyscallWindows, Syscalls, ThreadRow, Threads, Wakers,
+    CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow, Mappings,
+    Modules, OffCpu, Processes, Resident, Samples, Stacks, SyscallWindows, Syscalls, ThreadRow, Threads,
+    Wakers,
 };
 use crate::wait_hints::{FrameHint, NodeHint};
 use crate::wait_kinds::WaitKinds;

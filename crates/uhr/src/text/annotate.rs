@@ -60,9 +60,8 @@ fn function_in_words(annotated: &AnnotateAnswer) -> String {
 /// Lines under the names of their files.
 fn source_lines(rows: &[LineRow], unit: &str, terminal: Terminal) -> Vec<String> {
     let amount = if unit == "ns" { "time" } else { unit };
-    let own = answer::share_cells(
-        rows.iter().map(|row| (row.self_share, row.self_share_ci95, row.interval_note)),
-    );
+    let own =
+        answer::share_cells(rows.iter().map(|row| (row.self_share, row.self_share_ci95, row.interval_note)));
     let total = answer::share_cells(
         rows.iter().map(|row| (row.total_share, row.total_share_ci95, row.interval_note)),
     );

@@ -32,7 +32,9 @@ fn objdump(program: &Path) -> BTreeMap<u64, String> {
 
 /// The first word that is no prefix: compilers pad with `cs nop`.
 fn mnemonic(text: &str) -> &str {
-    text.split_whitespace().find(|word| !["cs", "data16", "notrack", "bnd"].contains(word)).unwrap_or_default()
+    text.split_whitespace()
+        .find(|word| !["cs", "data16", "notrack", "bnd"].contains(word))
+        .unwrap_or_default()
 }
 
 fn address(row: &Value) -> u64 {
@@ -105,7 +107,8 @@ fn a_call_has_what_it_calls() {
     let place = Place::new();
     let Some((recorded, instructions)) = divisions(&place, Who::Us, &[]) else { return };
     let answer = recorded.ask("annotate --function main --asm");
-    let call = rows(&answer).iter().max_by(|a, b| share(a, "total_share").total_cmp(&share(b, "total_share")));
+    let call =
+        rows(&answer).iter().max_by(|a, b| share(a, "total_share").total_cmp(&share(b, "total_share")));
     let call = call.unwrap();
     assert!(share(call, "total_share") > 0.9 && share(call, "self_share") < 0.05, "{call}");
     assert_eq!(instructions[&address(call)], "call", "{call}");

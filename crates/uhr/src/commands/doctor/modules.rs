@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use object::ReadCache;
 use schemars::JsonSchema;
 use serde::Serialize;
-use uhr_unwind::{FramePointers, UnwindModule};
 use uhr_model::object::ElfFile;
 use uhr_symbolize::{ElfSource, ModuleSource, Origin, symbolize};
+use uhr_unwind::{FramePointers, UnwindModule};
 
 /// Files that are looked at: a browser has some 200.
 const MOST_FILES: usize = 256;
