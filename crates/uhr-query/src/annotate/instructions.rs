@@ -19,7 +19,7 @@ use crate::words::hex;
 /// What tells instructions apart.
 pub(super) const DIMENSIONS: &[Dimension] = &[Dimension::Address];
 
-/// Instructions that are shown on each side of a costly one.
+/// Instructions that are shown on each side of a costly one, unless all are asked for.
 const AROUND: usize = 2;
 
 /// The instructions that are shown, by module and address.
@@ -48,10 +48,12 @@ impl Asked<'_> {
             let site = self.profile.code.sites[*frames.get(key)? as usize];
             Some(Site { address: code.instruction_start(site), ..site })
         };
+        // Whoever wants everything gets the whole function.
+        let around = if self.question.whole_names { usize::MAX } else { AROUND };
         let mut shown = Instructions::default();
         for (key, sums, intervals) in &costly.page {
             if let Some(site) = site(key) {
-                show(&mut shown, code, site, (*sums, *intervals));
+                show(&mut shown, code, site, (*sums, *intervals), around);
             }
         }
         fill_gaps(&mut shown);
@@ -200,11 +202,19 @@ impl<'a> Places<'a> {
 }
 
 /// Puts a costly instruction among those that are shown, and its neighbours.
-fn show<'a>(shown: &mut Instructions<'a>, code: &'a MachineCode, site: Site, cost: (Sums, [Interval; 2])) {
+fn show<'a>(
+    shown: &mut Instructions<'a>,
+    code: &'a MachineCode,
+    site: Site,
+    cost: (Sums, [Interval; 2]),
+    around: usize,
+) {
     let found = code.of(site).and_then(|piece| Some((piece, piece.number(site.address)?)));
     if let Some((piece, at)) = found {
         let last = piece.starts().len().saturating_sub(1);
-        for number in at.saturating_sub(AROUND)..=(at + AROUND).min(last) {
+        let is_whole = around > last && shown.contains_key(&(site.module, piece.start));
+        let neighbours = at.saturating_sub(around)..=at.saturating_add(around).min(last);
+        for number in neighbours.filter(|_| !is_whole) {
             let address = piece.start + u64::from(piece.starts()[number]);
             let neighbour = shown.entry((site.module, address)).or_default();
             neighbour.code = Some((piece, number));

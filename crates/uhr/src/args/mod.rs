@@ -238,7 +238,7 @@ pub(crate) struct AnnotateArgs {
     #[arg(short, long, value_name = "FUNCTION")]
     pub(crate) function: String,
 
-    /// Show its instructions instead of its lines: the costliest, and those beside them
+    /// Show its instructions instead of its lines: the costliest, and those beside them; with `--detail full` all
     #[arg(long)]
     pub(crate) asm: bool,
 
