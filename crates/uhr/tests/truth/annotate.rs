@@ -30,11 +30,11 @@ fn objdump(program: &Path) -> BTreeMap<u64, String> {
     text.lines().filter_map(instruction).collect()
 }
 
-/// The first word that is no prefix: compilers pad with `cs nop`.
+/// The first word that is no prefix: compilers pad with `cs nop`. binutils alone calls a move of eight bytes `movabs`.
 fn mnemonic(text: &str) -> &str {
-    text.split_whitespace()
-        .find(|word| !["cs", "data16", "notrack", "bnd"].contains(word))
-        .unwrap_or_default()
+    let is_prefix = |word: &&str| ["cs", "data16", "notrack", "bnd"].contains(word);
+    let word = text.split_whitespace().find(|word| !is_prefix(word)).unwrap_or_default();
+    if word == "movabs" { "mov" } else { word }
 }
 
 fn address(row: &Value) -> u64 {
@@ -184,4 +184,38 @@ fn source_that_changed_is_not_shown() {
     let (code, gone) = ask(&recorded.rec, "annotate --function divides --asm");
     assert_eq!(code, 0);
     assert!(absent(&gone).unwrap().contains("not on this machine"), "{gone:#}");
+}
+
+#[test]
+fn generated_code_comes_from_a_jitdump() {
+    if !has("node") {
+        return;
+    }
+    let place = Place::new();
+    let script = place.path("hot.js");
+    let text = "function hot(n) { let x = 1; for (let i = 0; i < n; i++) x = (x * 31 + i) % 1000003; return x; }
+        let sum = 0; const end = Date.now() + 1500; while (Date.now() < end) sum += hot(100000); console.log(sum);";
+    std::fs::write(&script, text).unwrap();
+    let Some(recorded) = place.record(Who::Us, "rec", &[], &[&"node", &"--perf-prof", &script]).or_skip()
+    else {
+        return;
+    };
+    let answer = recorded.ask("annotate --function hot --asm --detail full");
+    assert_eq!(answer["function"]["key"]["module"], "[jit]", "{answer:#}");
+    // What the function multiplies by and divides by stands in its code.
+    let has = |words: &[&str]| {
+        rows(&answer)
+            .iter()
+            .filter_map(|row| row["text"].as_str())
+            .any(|text| words.iter().all(|word| text.contains(word)))
+    };
+    assert!(has(&["imul", "0x1f"]) && has(&["0xf4243"]), "{answer:#}");
+    // Without the dump there would be addresses alone, and a note.
+    let Some(mapped) = place.record(Who::Us, "map", &[], &[&"node", &"--perf-basic-prof", &script]).or_skip()
+    else {
+        return;
+    };
+    let answer = mapped.ask("annotate --function hot --asm");
+    assert!(rows(&answer).iter().all(|row| row["text"].is_null()), "{answer:#}");
+    assert!(answer["coverage"]["notes"].to_string().contains("jitdump"), "{answer:#}");
 }
