@@ -191,8 +191,8 @@ impl Page {
 }
 
 /// What the address of a sample is worth.
-pub(crate) const SKID: &str = "A sample may be counted for an instruction after the costly one: the interrupt comes late \
-                               (skid). What a call's callees do counts for the call.";
+pub(crate) const SKID: &str = "A sample may count for an instruction behind the costly one (skid); what is called counts \
+                               for the call.";
 
 /// Parts of time are not parts of a random whole: their shares have no interval.
 const BY_TIME: &str = "by-time";

@@ -19,7 +19,7 @@ use crate::words::hex;
 /// What tells instructions apart.
 pub(super) const DIMENSIONS: &[Dimension] = &[Dimension::Address];
 
-/// Instructions that are shown on each side of a costly one, unless all are asked for.
+/// Instructions that are shown on each side of a costly one, unless all are asked for, or there is no room.
 const AROUND: usize = 2;
 
 /// The instructions that are shown, by module and address.
@@ -48,13 +48,21 @@ impl Asked<'_> {
             let site = self.profile.code.sites[*frames.get(key)? as usize];
             Some(Site { address: code.instruction_start(site), ..site })
         };
+        let with_neighbours = |around: usize| {
+            let mut shown = Instructions::default();
+            for (key, sums, intervals) in &costly.page {
+                if let Some(site) = site(key) {
+                    show(&mut shown, code, site, (*sums, *intervals), around);
+                }
+            }
+            shown
+        };
         // Whoever wants everything gets the whole function.
         let around = if self.question.whole_names { usize::MAX } else { AROUND };
-        let mut shown = Instructions::default();
-        for (key, sums, intervals) in &costly.page {
-            if let Some(site) = site(key) {
-                show(&mut shown, code, site, (*sums, *intervals), around);
-            }
+        let mut shown = with_neighbours(around);
+        // Where costly instructions stand far apart, two neighbours of each would be more than a page.
+        if around == AROUND && shown.len() > costly.page.len() * 3 {
+            shown = with_neighbours(1);
         }
         fill_gaps(&mut shown);
         // Where each instruction of the function that was seen stands in the source.

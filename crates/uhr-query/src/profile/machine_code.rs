@@ -147,3 +147,50 @@ impl Piece {
         starts.get(at).map_or(end..end, |&start| start as usize..end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(module: u32, start: u64, end: u64, bytes: &[u8]) -> MachineCodeRow {
+        MachineCodeRow { module, start, end, bytes: bytes.to_vec(), missing: None }
+    }
+
+    #[test]
+    fn forged_code_is_refused() {
+        let read = |row| MachineCode::new(vec![row], Vec::new(), 2).map(|_| ());
+        assert!(read(row(1, 0x10, 0x12, &[0x90, 0xc3])).is_ok());
+        assert!(read(row(2, 0x10, 0x12, &[0x90, 0xc3])).is_err(), "no such module");
+        assert!(read(row(1, 0x10, 0x13, &[0x90, 0xc3])).is_err(), "shorter than it says");
+        assert!(read(row(1, u64::MAX, 0, &[0x90])).is_err(), "it ends before it begins");
+        assert!(read(row(1, u64::MAX, 0, &[])).is_ok(), "without bytes nothing is read of it");
+    }
+
+    #[test]
+    fn the_innermost_function_and_its_instruction() {
+        let rows = vec![
+            row(0, 0x100, 0x108, &[0x48, 0xf7, 0xf9, 0x90, 0x90, 0x90, 0x90, 0xc3]),
+            row(0, 0x104, 0x106, &[0x31, 0xc0]),
+            row(1, 0x100, 0x101, &[0xc3]),
+        ];
+        let code = MachineCode::new(rows, Vec::new(), 2).unwrap();
+        let start = |module, address| code.of(Site { module, address }).map(|piece| piece.start);
+        assert_eq!(
+            [start(0, 0x103), start(0, 0x105), start(0, 0x107)],
+            [Some(0x100), Some(0x104), Some(0x100)]
+        );
+        assert_eq!([start(0, 0xff), start(0, 0x108), start(1, 0x101), start(9, 0)], [None; 4]);
+        // A call is seen by its last byte.
+        assert_eq!(code.instruction_start(Site { module: 0, address: 0x102 }), 0x100);
+        assert_eq!(code.instruction_start(Site { module: 0, address: 0x105 }), 0x104);
+        assert_eq!(code.instruction_start(Site { module: 1, address: 0x500 }), 0x500);
+    }
+
+    #[test]
+    fn code_of_another_architecture_is_not_told_as_this_one() {
+        let rows = vec![row(0, 0x100, 0x104, &[0xc0, 0x03, 0x5f, 0xd6])];
+        let code = MachineCode::new(rows, Vec::new(), 1).unwrap().of_machine("aarch64");
+        assert_eq!(code.not_disassembled.as_deref(), Some("aarch64"));
+        assert_eq!(code.instruction_start(Site { module: 0, address: 0x103 }), 0x103);
+    }
+}

@@ -159,3 +159,22 @@ fn a_recording_without_names_answers_and_says_what_it_is() {
     // The program is not on this machine: its code stays as module and offset.
     assert!(text.stdout.contains(" · captured") && text.stdout.contains("app+0x"), "{}", text.stdout);
 }
+
+#[test]
+fn a_recording_of_an_uhr_that_kept_no_code_still_answers() {
+    let fixture = Fixture::new();
+    let path = fixture.path("rec/manifest.json");
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for table in ["code", "code_lines"] {
+        std::fs::remove_file(fixture.path(&format!("rec/{table}.parquet"))).unwrap();
+        manifest["table_bytes"].as_object_mut().unwrap().remove(table).unwrap();
+    }
+    std::fs::write(path, manifest.to_string()).unwrap();
+    let answer = fixture.run(&["annotate", "rec", "--function", "lex", "--asm", "--json"]).json();
+    assert_eq!(answer["rows"][0]["address"], "0x1200", "{answer}");
+    assert_eq!(answer["rows"][0]["text"], Value::Null, "{answer}");
+    assert!(answer["coverage"]["notes"].to_string().contains("holds no code"), "{answer}");
+    let lines = fixture.run(&["annotate", "rec", "--function", "lex", "--json"]).json();
+    assert_eq!(lines["rows"][0]["line"], 90, "{lines}");
+    assert_eq!(fixture.run(&["query", "rec", "--group-by", "instruction"]).status, 0);
+}
