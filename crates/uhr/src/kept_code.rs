@@ -18,16 +18,20 @@ use crate::finish::{Held, ModuleFile};
 /// tables, or no functions.
 const LONGEST: u64 = 256 << 10;
 
-/// What is kept in all, in bytes.
-const MOST: u64 = 4 << 20;
+/// What is kept in all, in bytes. The recording shall not grow by much more than its samples do: code takes less than half
+/// of this on disk, a sample with its stack some 20 bytes.
+const PER_SAMPLE: u64 = 16;
+const ROOM: std::ops::RangeInclusive<u64> = 128 << 10..=4 << 20;
 
-/// Functions in so small a part of the samples are left out: nobody looks at their instructions.
+/// Functions with so small a part of the samples are left out: nobody looks at their instructions.
 const LEAST_SHARE: u64 = 1000;
+/// Unless they stand in this part of all stacks.
+const LEAST_TOTAL_SHARE: u64 = 100;
 /// In a short recording such a part may be less than one; what was seen once is not busy.
 const LEAST: u64 = 2;
 
 /// Of functions with less of the samples than this, only the lines of samples are kept, not those of every instruction.
-const LEAST_WITH_LINES: u64 = 200;
+const LEAST_WITH_LINES: u64 = 50;
 
 /// What ends at the addresses of one module.
 #[derive(Debug)]
@@ -86,8 +90,7 @@ pub(crate) struct Function {
     module: u32,
     start: u64,
     end: Option<u64>,
-    /// Samples, waits and faults that it is in.
-    busy: u64,
+    busy: Busy,
 }
 
 /// The functions of all frames, the busiest first. `found` and `busy` are in the order of the frames.
@@ -109,15 +112,16 @@ pub(crate) fn functions(
             module,
             start: start.0,
             end: None,
-            busy: 0,
+            busy: Busy::default(),
         });
         // Of a nested symbol the outer function may have no end of its own.
         function.end = function.end.max(end.map(|end| end.0).filter(is_inside));
-        function.busy = function.busy.saturating_add(busy[frame].total);
+        function.busy.own = function.busy.own.saturating_add(busy[frame].own);
+        function.busy.total = function.busy.total.saturating_add(busy[frame].total);
     }
     let mut functions: Vec<Function> = functions.into_values().collect();
     // A stable sort: equally busy ones stay in the order of their addresses.
-    functions.sort_by_key(|function| std::cmp::Reverse(function.busy));
+    functions.sort_by_key(|function| std::cmp::Reverse((function.busy.own, function.busy.total)));
     functions
 }
 
@@ -128,12 +132,15 @@ pub(crate) fn rows(
     functions: Vec<Function>,
     held: &Held,
 ) -> Vec<MachineCodeRow> {
-    let least = functions.first().map_or(0, |busiest| busiest.busy / LEAST_SHARE).max(LEAST);
+    let samples = functions.iter().map(|function| function.busy.own).fold(0, u64::saturating_add);
+    let stacks = functions.iter().map(|function| function.busy.total).max().unwrap_or(0);
+    let (least, least_total) = ((samples / LEAST_SHARE).max(LEAST), (stacks / LEAST_TOTAL_SHARE).max(LEAST));
+    let is_busy = |function: &Function| function.busy.own >= least || function.busy.total >= least_total;
     let mut rows = Vec::new();
     // The functions of each module, so that each is opened once.
     let mut wanted: Vec<Vec<Range<RelativeAddress>>> = vec![Vec::new(); modules.len()];
-    let mut room = MOST;
-    for function in functions.into_iter().take_while(|function| function.busy >= least) {
+    let mut room = samples.saturating_mul(PER_SAMPLE).clamp(*ROOM.start(), *ROOM.end());
+    for function in functions.into_iter().filter(is_busy) {
         let Some(module) = modules.get(function.module as usize) else { continue };
         match why_not(module, &function, room) {
             Some(why) => rows.push(function.without_bytes(why)),

@@ -321,7 +321,7 @@ fn words(why: Option<NoCode>) -> &'static str {
         Some(NoCode::KernelNotRead) => "the kernel's own code is not kept",
         Some(NoCode::UnknownEnd) => "nothing says where the function ends",
         Some(NoCode::TooLong) => "the function is longer than 256 KiB",
-        Some(NoCode::NoRoom) => "4 MiB of code of busier functions were kept before it",
+        Some(NoCode::NoRoom) => "the code of busier functions took all the room there was",
         None => "the function has so few samples that its code was not kept",
     }
 }
