@@ -270,7 +270,7 @@ enum uhr_walk_by {
 };
 
 /* An executable mapping. */
-#define UHR_CODES 65536
+#define UHR_CODES 131072
 #define UHR_CODE_STEPS 12 /* of the search: a process has at most 2^12 of them */
 struct uhr_code {
     u64 start, end;

@@ -54,7 +54,7 @@ pub(crate) const BP_NOWHERE: i16 = i16::MIN;
 pub(crate) const CHUNK_WORDS: usize = 1 << 17;
 pub(crate) const CHUNKS: usize = 128;
 pub(crate) const TABLES: usize = 4096;
-pub(crate) const CODES: usize = 65_536;
+pub(crate) const CODES: usize = 131_072;
 /// Mappings of one process, at most.
 pub(crate) const CODES_OF_ONE: usize = 1 << 12;
 pub(crate) const BY_NOTHING: u32 = 0;

@@ -43,8 +43,12 @@ codes! {
         Errno = 18 "errno",
         /// Whether a page fault waited for a disk: `major` or `minor`.
         Fault = 19 "fault",
+        /// The address in the module: of the instruction where its code is known, otherwise as it was seen.
+        Address = 20 "address",
+        /// The instruction, as its disassembly says it.
+        Instruction = 21 "instruction",
         /// How large the page is that a fault brought: `base` (4 KiB) or `huge`.
-        PageSize = 20 "page-size",
+        PageSize = 22 "page-size",
     }
 }
 
@@ -61,7 +65,13 @@ impl Dimension {
     /// Whether it belongs to the sample or to each frame.
     pub fn kind(self) -> DimensionKind {
         match self {
-            Self::Mode | Self::Module | Self::Function | Self::File | Self::Line => DimensionKind::Frame,
+            Self::Mode
+            | Self::Module
+            | Self::Function
+            | Self::File
+            | Self::Line
+            | Self::Address
+            | Self::Instruction => DimensionKind::Frame,
             _ => DimensionKind::Sample,
         }
     }

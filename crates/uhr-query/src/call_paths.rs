@@ -1,29 +1,26 @@
 //! `uhr call-paths`: the whole paths through a function, or the tree of its callers or callees.
 
 use rustc_hash::FxHashSet;
-use uhr_model::Dimension;
 
 use crate::QueryError;
 use crate::answers::{
-    CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, Key, Omitted, PathRow, Paths, Shown,
-    TreeRow, share,
+    CallPathsAnswer, CallPathsRequest, Direction, Key, Omitted, PathRow, Paths, Shown, TreeRow, share,
 };
 use crate::call_tree::CallTree;
 use crate::cells::{By, Cells, Owner};
 use crate::command::Command;
 use crate::coverage::coverage;
 use crate::filter::Filters;
-use crate::group::{FrameKey, GroupBy};
+use crate::function_totals::{function_key, function_totals};
 use crate::membership::{ROWS_AT_ONCE, Tally};
 use crate::names::shown;
-use crate::profile::{Location, NONE, Profile};
+use crate::profile::Profile;
 use crate::question::Question;
 use crate::resolve::functions;
 use crate::rollup::{Amount, node_sums};
 use crate::select::Selection;
 use crate::statistics::Interval;
 use crate::window::Slots;
-use crate::words::Words;
 
 /// Nodes below this share of the function's total are left out of a tree.
 const LEAST_SHARE: f64 = 0.005;
@@ -72,7 +69,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn answer(&self, all: Selection) -> Result<CallPathsAnswer, QueryError> {
         let (profile, question) = (self.profile, self.question);
-        let function = self.function_totals(&all);
+        let function = function_totals(profile, question, self.cells, &all, &self.wanted);
         let mut coverage = coverage(profile, question.metric, &question.filters, self.cells, &all);
         let within = all.within(profile, &self.wanted);
         let sums = node_sums(profile, self.cells, &within);
@@ -126,41 +123,8 @@ impl Asked<'_> {
         self.wanted.iter().copied().min().unwrap_or(0)
     }
 
-    fn function_totals(&self, all: &Selection) -> FunctionTotals {
-        let sums = node_sums(self.profile, self.cells, all);
-        let below = all.below(self.profile, &self.wanted);
-        let (mut whole, mut own, mut total) = (Amount::default(), Amount::default(), Amount::default());
-        let mut members = crate::membership::Membership::none(self.profile);
-        sums.iter().for_each(|amount| whole.add(*amount));
-        for node in 1..self.profile.tree.len() {
-            if below[node] == 0 {
-                continue;
-            }
-            total.add(sums[node]);
-            members.total[node] = 1;
-            let leaf = all.visible_locations(self.profile, node as u32).first();
-            if leaf.is_some_and(|leaf| self.wanted.contains(&leaf.function)) {
-                own.add(sums[node]);
-            }
-        }
-        let tally = Tally::count(self.cells, all, &members, None, 1, self.question.metric);
-        let [_, interval] = tally.intervals(0);
-        FunctionTotals {
-            key: self.key(self.root()),
-            own: own.weight,
-            total: total.weight,
-            self_share: share(own.weight, whole.weight),
-            total_share: share(total.weight, whole.weight),
-            total_share_ci95: interval.ends,
-            interval_note: interval.note,
-        }
-    }
-
     fn key(&self, function: u32) -> Key {
-        let words =
-            Words { profile: self.profile, slots: self.cells.slots, whole_names: self.question.whole_names };
-        let location = Location { function, file: NONE, line: NONE, mode: uhr_model::FrameMode::User };
-        words.key(GroupBy::of(&[Dimension::Function]).dimensions(), None, Some(FrameKey::Like(location)))
+        function_key(self.profile, self.question, self.cells, function)
     }
 
     fn name(&self, function: u32) -> String {

@@ -8,7 +8,7 @@ use uhr_model::{Dimension, DimensionKind, Metric, StackEnding};
 use crate::QueryError;
 use crate::answers::KeyValue;
 use crate::cells::{Cells, Details, MAJOR, Owner, PAGE, REGION, Slots, Source, Tag, WakerDetail};
-use crate::profile::{Location, Profile};
+use crate::profile::{Location, NONE, Profile, Site};
 use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
 
 /// The dimensions of a question, such as `process,function` or `time:100ms`.
@@ -70,6 +70,11 @@ impl GroupBy {
 
     pub(crate) fn has(&self, dimension: Dimension) -> bool {
         self.dimensions.contains(&dimension)
+    }
+
+    /// Whether it tells addresses apart, for which the recording's code is needed.
+    pub(crate) fn has_addresses(&self) -> bool {
+        self.has(Dimension::Address) || self.has(Dimension::Instruction)
     }
 
     /// Whether the metric can be grouped like this.
@@ -189,17 +194,21 @@ impl FrameKeys {
         let (function, module) = (has(Dimension::Function), has(Dimension::Module));
         let (file, line, mode) =
             (has(Dimension::File) || line_needs_file(dimensions), has(Dimension::Line), has(Dimension::Mode));
+        let place = has(Dimension::Address) || has(Dimension::Instruction);
         let code = &profile.code;
-        let mut known: FxHashMap<[u32; 4], u32> = FxHashMap::default();
+        let nowhere = Site { module: NONE, address: 0 };
+        let sites = instruction_sites(profile, place);
+        let mut known: FxHashMap<([u32; 4], Site), u32> = FxHashMap::default();
         let mut number = |location: &Location| {
             let owner = match (function, module) {
                 (true, _) => location.function,
                 (false, true) => code.functions[location.function as usize].module,
                 (false, false) => 0,
             };
+            let site = sites.get(location.frame as usize).copied().unwrap_or(nowhere);
             let place = (if file { location.file } else { 0 }, if line { location.line } else { 0 });
             let kind = if mode { u32::from(location.mode.code()) } else { 0 };
-            *known.entry([owner, place.0, place.1, kind]).or_insert_with(|| {
+            *known.entry(([owner, place.0, place.1, kind], site)).or_insert_with(|| {
                 keys.push(FrameKey::Like(*location));
                 keys.len() as u32 - 1
             })
@@ -213,6 +222,16 @@ impl FrameKeys {
     pub(crate) fn without_frame(ending: StackEnding) -> u32 {
         MARKERS.iter().position(|marker| *marker == ending).map_or(0, |at| at as u32 + 1)
     }
+}
+
+/// Of each frame, where its instruction begins, if that is asked for.
+fn instruction_sites(profile: &Profile, is_asked: bool) -> Vec<Site> {
+    let code = profile.machine_code_at_hand();
+    let start = |site: &Site| Site {
+        address: code.map_or(site.address, |code| code.instruction_start(*site)),
+        ..*site
+    };
+    if is_asked { profile.code.sites.iter().map(start).collect() } else { Vec::new() }
 }
 
 /// What the sample half of a key stands for: all samples like this one, as far as the dimensions tell them apart.

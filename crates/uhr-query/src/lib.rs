@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod annotate;
 pub mod answers;
 mod call_paths;
 mod call_tree;
@@ -16,9 +17,11 @@ mod circumstances;
 pub mod collapsed;
 mod command;
 mod coverage;
+mod disassembly;
 mod error;
 mod filter;
 pub mod flamegraph;
+mod function_totals;
 mod group;
 mod membership;
 mod names;
@@ -36,6 +39,7 @@ mod waker_chains;
 mod window;
 mod words;
 
+pub use annotate::{Source, annotate};
 pub use call_paths::call_paths;
 pub use command::quoted;
 pub use error::QueryError;

@@ -29,6 +29,9 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
     if question.metric == Metric::Resident {
         return resident::query(profile, question, group);
     }
+    if group.has_addresses() {
+        profile.machine_code()?;
+    }
     let hides_idle = question.hides_idle(group.has(Dimension::Wait));
     let selection = Selection::new(profile, question.metric, &question.filters)?.hiding_idle(hides_idle);
     let slots = group.slots(selection.range)?;
@@ -46,6 +49,9 @@ pub fn query(profile: &Profile, question: &Question, group: &GroupBy) -> Result<
         .map(|((key, row), intervals)| counted_row(key, &row.2, grouped.total.weight, intervals))
         .collect();
     let mut coverage = coverage(profile, question.metric, &question.filters, &cells, &selection);
+    if group.has_addresses() && question.metric == Metric::Cpu {
+        coverage.notes.push(SKID.to_owned());
+    }
     if group.has(Dimension::Waker) {
         coverage.notes.extend(not_woken(profile, &cells, &selection, grouped.total));
     }
@@ -184,10 +190,14 @@ impl Page {
     }
 }
 
+/// What the address of a sample is worth.
+pub(crate) const SKID: &str = "A sample may count for an instruction behind the costly one (skid); what is called counts \
+                               for the call.";
+
 /// Parts of time are not parts of a random whole: their shares have no interval.
 const BY_TIME: &str = "by-time";
 
-fn intervals(
+pub(crate) fn intervals(
     profile: &Profile,
     question: &Question,
     group: &GroupBy,

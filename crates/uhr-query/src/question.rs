@@ -90,7 +90,7 @@ impl Question {
         if self.idle && self.metric != Metric::Cpu {
             command = command.flag("idle");
         }
-        if verb != "call-paths" {
+        if !matches!(verb, "call-paths" | "annotate") {
             return self.filters.repeat_in(command);
         }
         // There, `--function` is what is asked about, not a filter.

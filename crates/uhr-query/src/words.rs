@@ -6,10 +6,16 @@ use uhr_model::{Dimension, DimensionKind, PageSize, Region, WaitKind, errno_name
 
 use crate::answers::{Key, KeyValue};
 use crate::cells::{MAJOR, PAGE, REGION, Source, Tag, errno_of};
+use crate::disassembly::disassemble;
 use crate::group::{FrameKey, SampleKey, line_needs_file, marker};
 use crate::names::shown;
 use crate::profile::{NONE, Profile};
 use crate::window::Slots;
+
+/// An address as answers write it.
+pub(crate) fn hex(address: u64) -> String {
+    format!("{address:#x}")
+}
 
 /// Turns the two halves of a key into words.
 #[derive(Debug, Clone, Copy)]
@@ -40,11 +46,17 @@ impl Words<'_> {
                 _ => KeyValue::Unknown,
             };
             key.push((dimension, value));
-            // A function's name alone does not say which one it is.
-            if let (Dimension::Function, Some(frame)) = (dimension, frame)
-                && !dimensions.contains(&Dimension::Module)
-            {
-                key.push((Dimension::Module, self.frame_value(Dimension::Module, frame)));
+            let Some(frame) = frame else { continue };
+            // A function's name alone does not say which one it is, nor does an address, nor an instruction's text.
+            let more: &[Dimension] = match dimension {
+                Dimension::Instruction => &[Dimension::Address, Dimension::Module],
+                Dimension::Function | Dimension::Address => &[Dimension::Module],
+                _ => &[],
+            };
+            for &more in more {
+                if !dimensions.contains(&more) && key.iter().all(|(has, _)| *has != more) {
+                    key.push((more, self.frame_value(more, frame)));
+                }
             }
         }
         Key(key)
@@ -67,7 +79,23 @@ impl Words<'_> {
             Dimension::File if location.file != NONE => self.text(&code.files[location.file as usize]),
             Dimension::Line if location.line != NONE => KeyValue::Number(u64::from(location.line)),
             Dimension::Mode => KeyValue::Text(location.mode.name().to_owned()),
+            Dimension::Address | Dimension::Instruction => self.instruction(dimension, location.frame),
             _ => KeyValue::Unknown,
+        }
+    }
+
+    /// The address or the text of the instruction of a frame.
+    fn instruction(&self, dimension: Dimension, frame: u32) -> KeyValue {
+        let Some(site) = self.profile.code.sites.get(frame as usize) else { return KeyValue::Unknown };
+        let found = || {
+            let piece = self.profile.machine_code_at_hand()?.of(*site)?;
+            let place = piece.instruction(site.address)?;
+            Some((piece.start + place.start as u64, &piece.bytes[place]))
+        };
+        match (dimension, found()) {
+            (Dimension::Address, found) => hex(found.map_or(site.address, |(address, _)| address)).into(),
+            (_, Some((address, bytes))) => disassemble(bytes, address).text.into(),
+            (_, None) => KeyValue::Unknown,
         }
     }
 

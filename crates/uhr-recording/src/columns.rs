@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, StringArray, UInt8Array, UInt16Array, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, RecordBatch, StringArray, UInt8Array, UInt16Array,
+    UInt32Array, UInt64Array,
 };
 use arrow_schema::{DataType, Schema};
 
@@ -92,6 +92,19 @@ impl Column for Option<String> {
         let Some(array) = array.as_string_opt::<i32>() else { return false };
         values.extend(array.iter().map(|value| value.map(str::to_owned)));
         true
+    }
+}
+
+impl Column for Vec<u8> {
+    const TYPE: DataType = DataType::Binary;
+    const NULLABLE: bool = false;
+    fn into_array(values: Vec<Self>) -> ArrayRef {
+        Arc::new(BinaryArray::from_iter_values(values))
+    }
+    fn extend(values: &mut Vec<Self>, array: &dyn Array) -> bool {
+        let Some(array) = array.as_binary_opt::<i32>() else { return false };
+        values.extend(array.iter().map(|value| value.unwrap_or_default().to_vec()));
+        array.null_count() == 0
     }
 }
 
@@ -209,6 +222,7 @@ pub(crate) fn kind_in_words<C: Column>() -> String {
         DataType::UInt16 => "u16",
         DataType::UInt32 => "u32",
         DataType::UInt64 => "u64",
+        DataType::Binary => "bytes",
         _ => "text",
     };
     if C::NULLABLE { format!("{name}?") } else { name.to_owned() }

@@ -221,6 +221,42 @@ table! {
 }
 
 table! {
+    /// The code of functions that are in stacks, for their disassembly: as long as there is room, the busiest first. Each
+    /// function (or each part of one that the compiler split) is one row; what has no row had no room for one.
+    MachineCode, MachineCodeRow, "code" {
+        /// Row of `modules`.
+        module: u32,
+        /// Where the function begins, counted as `address` in `frames` is.
+        start: u64,
+        /// The address behind its last byte; equal to `start` where it is not known.
+        end: u64,
+        /// All its bytes; none where `missing` says why.
+        bytes: Vec<u8>,
+        /// Code of `NoCode`: why there are no bytes.
+        missing: Option<u8>,
+    }
+}
+
+table! {
+    /// The source of each instruction in the code of busy functions, also of those that no sample fell on, by module and
+    /// address. A row is of its address and of all behind it, up to the next one. Inline chains are told as in `locations`.
+    CodeLines, CodeLineRow, "code_lines" {
+        /// Row of `modules`.
+        module: u32,
+        /// From where on the code is of this source, counted as `address` in `frames` is.
+        address: u64,
+        /// 0 for the innermost function; the last row of an address is the physical function.
+        depth: u32,
+        /// Demangled name; missing, as file and line are, behind the end of a function.
+        function: Option<String>,
+        /// Source file.
+        file: Option<String>,
+        /// Source line.
+        line: Option<u32>,
+    }
+}
+
+table! {
     /// Executable mappings of each process.
     Mappings, MappingRow, "mappings" {
         /// When it was made (or first seen).

@@ -4,11 +4,11 @@
 
 use std::fmt::Write as _;
 
-use uhr_model::{FrameMode, Interrupt, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
+use uhr_model::{FrameMode, Interrupt, ModuleKind, NoCode, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_recording::Table;
 use uhr_recording::tables::{
-    Faults, Frames, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
-    SyscallWindows, Syscalls, Threads, Wakers,
+    CodeLines, Faults, Frames, Locations, MachineCode, Mappings, Modules, OffCpu, Processes, Resident,
+    Samples, Stacks, SyscallWindows, Syscalls, Threads, Wakers,
 };
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
@@ -41,6 +41,8 @@ fn schema() -> String {
     table::<Stacks>(&mut page);
     table::<Frames>(&mut page);
     table::<Locations>(&mut page);
+    table::<MachineCode>(&mut page);
+    table::<CodeLines>(&mut page);
     table::<Modules>(&mut page);
     table::<Mappings>(&mut page);
     table::<Processes>(&mut page);
@@ -53,6 +55,7 @@ fn schema() -> String {
     codes(&mut page, "Interrupt", Interrupt::ALL, Interrupt::code, Interrupt::name);
     codes(&mut page, "Region", Region::ALL, Region::code, Region::name);
     codes(&mut page, "Unsymbolized", Unsymbolized::ALL, Unsymbolized::code, Unsymbolized::name);
+    codes(&mut page, "NoCode", NoCode::ALL, NoCode::code, NoCode::name);
     page.push('\n');
     page
 }

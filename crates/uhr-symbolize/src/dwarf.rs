@@ -4,6 +4,7 @@
 //! that a hostile binary merely names (split DWARF) are not opened.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use addr2line::Context;
 use addr2line::gimli::{self, Dwarf, EndianSlice, RunTimeEndian, SectionId};
@@ -17,6 +18,8 @@ use crate::{Location, demangle};
 const MAX_BYTES: u64 = 1 << 30;
 /// Longer inline chains are damage.
 const MAX_CHAIN: usize = 512;
+/// No function changes its line more often: that is one change every two bytes of the longest that are looked at.
+const MAX_LINE_STARTS: usize = 1 << 17;
 
 /// What `addr2line` needs; locations of variables and macros stay on disk.
 const SECTIONS: [SectionId; 11] = [
@@ -83,8 +86,8 @@ pub(crate) struct Lines<'s>(Context<EndianSlice<'s, RunTimeEndian>>);
 pub(crate) struct Frames {
     /// The innermost function first.
     pub(crate) locations: Vec<Location>,
-    /// Where the physical function begins, or the part of it that holds the address.
-    pub(crate) start: Option<Svma>,
+    /// The part of the physical function that holds the address.
+    pub(crate) range: Option<Range<Svma>>,
     /// The physical function's name, not demangled.
     pub(crate) raw_name: Option<String>,
 }
@@ -139,18 +142,31 @@ impl<'s> Lines<'s> {
         if locations.is_empty() {
             return Ok(None);
         }
-        let start = physical.and_then(|entry| self.start_of(entry, address));
-        Ok(Some(Frames { locations, start, raw_name }))
+        let range = physical.and_then(|entry| self.range_of(entry, address));
+        Ok(Some(Frames { locations, range, raw_name }))
     }
 
-    /// Where the part of the function that holds the address begins.
-    fn start_of(&self, function: gimli::UnitOffset, address: Svma) -> Option<Svma> {
+    /// Where in a range of code the line changes, in order. As far as the line table can be read.
+    pub(crate) fn starts(&self, range: Range<Svma>) -> Vec<Svma> {
+        let Ok(found) = self.0.find_location_range(range.start.0, range.end.0) else { return Vec::new() };
+        let mut starts: Vec<Svma> = found
+            .take(MAX_LINE_STARTS)
+            .map(|(start, ..)| Svma(start.max(range.start.0)))
+            .filter(|start| *start < range.end)
+            .collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
+    }
+
+    /// The part of the function that holds the address.
+    fn range_of(&self, function: gimli::UnitOffset, address: Svma) -> Option<Range<Svma>> {
         let unit = self.0.find_dwarf_and_unit(address.0).skip_all_loads()?;
         let entry = unit.entry(function).ok()?;
         let mut ranges = unit.die_ranges(&entry).ok()?;
         while let Ok(Some(range)) = ranges.next() {
             if range.begin <= address.0 && address.0 < range.end {
-                return Some(Svma(range.begin));
+                return Some(Svma(range.begin)..Svma(range.end));
             }
         }
         None

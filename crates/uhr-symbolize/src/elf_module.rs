@@ -1,7 +1,9 @@
 //! One ELF module: proves that the file is the one that ran, gathers its names from everywhere, answers its addresses.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 use std::fs::File;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -15,10 +17,14 @@ use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
 use crate::plt::LinkageStubs;
 use crate::unwind_entry::UnwindEntries;
-use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
+use crate::{ElfSource, LineStart, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
 
 /// Answers `addresses` (sorted) from an ELF file.
-pub(crate) fn symbolize_file(source: &ElfSource<'_>, addresses: &[RelativeAddress]) -> ModuleSymbols {
+pub(crate) fn symbolize_file(
+    source: &ElfSource<'_>,
+    addresses: &[RelativeAddress],
+    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+) -> ModuleSymbols {
     let Some(file) = open_regular(source.open) else {
         return ModuleSymbols::unnamed(addresses, Unsymbolized::FileMissing, Vec::new());
     };
@@ -31,7 +37,7 @@ pub(crate) fn symbolize_file(source: &ElfSource<'_>, addresses: &[RelativeAddres
             let note = Note::FileChanged { path: source.path.to_owned() };
             return ModuleSymbols::unnamed(addresses, Unsymbolized::FileChanged, vec![note]);
         }
-        with_debug_file(source, &elf, &file, addresses)
+        with_debug_file(source, &elf, &file, addresses, wants_lines)
     })
 }
 
@@ -60,6 +66,7 @@ fn with_debug_file(
     elf: &ElfFile,
     file: &ReadCache<File>,
     addresses: &[RelativeAddress],
+    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
 ) -> ModuleSymbols {
     let places = Places { path: source.path, root: source.root };
     let mut notes = Vec::new();
@@ -93,7 +100,9 @@ fn with_debug_file(
         }
     });
     let names = Names { functions: symbols.into_ranges(), lines };
-    names.answer(elf, file, addresses, origin, notes)
+    let mut symbols = names.answer(elf, file, addresses, origin, notes);
+    symbols.lines = names.whole_functions(elf, &symbols.results, wants_lines);
+    symbols
 }
 
 fn read_lines<'d, R: ReadRef<'d>>(file: R, path: &Path, notes: &mut Vec<Note>) -> Option<DebugSections<'d>> {
@@ -110,6 +119,9 @@ fn note_of(error: &DwarfError, path: &Path) -> Note {
         DwarfError::TooLarge(bytes) => Note::DebugInfoTooLarge { path, bytes },
     }
 }
+
+/// Where the physical function of an address is, and the locations of the address.
+type Found = (Option<Range<Svma>>, Vec<Location>);
 
 /// Everything that names a module's code.
 struct Names<'d> {
@@ -129,7 +141,7 @@ impl Names<'_> {
         let mut damaged = 0;
         // Only code without symbols needs these: for most modules they are never read.
         let entries = LazyCell::new(|| UnwindEntries::new(elf, file));
-        let entry = |at: Svma| entries.as_ref().and_then(|entries| entries.start_of(at));
+        let entry = |at: Svma| entries.as_ref().and_then(|entries| entries.range_of(at));
         let stubs = LazyCell::new(|| LinkageStubs::new(elf, file));
         let stub = |at: Svma| stubs.as_ref().and_then(|stubs| stubs.find(at));
         let mut results = Vec::with_capacity(addresses.len());
@@ -138,32 +150,60 @@ impl Names<'_> {
                 self.find(at, &entry, &mut damaged).or_else(|start| named_stub(stub(at)).ok_or(start))
             });
             let found = found.unwrap_or(Err(None));
-            let relative = |start| elf.segments.relative_of_svma(start);
+            let relative = |at| elf.segments.relative_of_svma(at);
             results.push(match found {
-                Ok((start, locations)) => Ok(Symbolized {
-                    start: relative(start).unwrap_or(address),
+                Ok((range, locations)) => Ok(Symbolized {
+                    start: range.as_ref().and_then(|range| relative(range.start)).unwrap_or(address),
+                    end: range.and_then(|range| relative(range.end)),
                     locations,
                     kernel_module: None,
                     mode: None,
                 }),
-                Err(start) => {
-                    Err(Unnamed { reason: Unsymbolized::NoSymbol, start: start.and_then(relative) })
-                }
+                Err(entry) => Err(Unnamed {
+                    reason: Unsymbolized::NoSymbol,
+                    start: entry.as_ref().and_then(|range| relative(range.start)),
+                    end: entry.and_then(|range| relative(range.end)),
+                }),
             });
         }
         if damaged > 0 {
             notes.push(Note::LinesDamaged { addresses: damaged });
         }
-        ModuleSymbols { results, origin, notes }
+        ModuleSymbols { results, origin, notes, lines: Vec::new() }
     }
 
-    /// The start of the physical function and its locations, or the start of the unwind entry.
+    /// The lines of the functions that were found, as far as they are wanted.
+    fn whole_functions(
+        &self,
+        elf: &ElfFile,
+        found: &[Result<Symbolized, Unnamed>],
+        wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+    ) -> Vec<LineStart> {
+        let Some(lines) = &self.lines else { return Vec::new() };
+        let ranges = found.iter().flatten().filter_map(|found| Some((found.start, found.end?)));
+        let ranges: BTreeSet<(RelativeAddress, RelativeAddress)> = ranges.collect();
+        let mut starts = Vec::new();
+        for (start, end) in ranges.into_iter().filter(|(start, end)| wants_lines(*start..*end)) {
+            let svma = |at| elf.segments.svma_of_relative(at);
+            let (Some(first), Some(behind)) = (svma(start), svma(end)) else { continue };
+            for at in lines.starts(first..behind) {
+                let locations = self.find(at, &|_| None, &mut 0).map(|found| found.1).unwrap_or_default();
+                if let Some(address) = elf.segments.relative_of_svma(at) {
+                    starts.push(LineStart { address, locations });
+                }
+            }
+            starts.push(LineStart { address: end, locations: Vec::new() });
+        }
+        starts
+    }
+
+    /// The bounds of the physical function and its locations, or those of the unwind entry.
     fn find(
         &self,
         address: Svma,
-        entry: &impl Fn(Svma) -> Option<Svma>,
+        entry: &impl Fn(Svma) -> Option<Range<Svma>>,
         damaged: &mut usize,
-    ) -> Result<(Svma, Vec<Location>), Option<Svma>> {
+    ) -> Result<Found, Option<Range<Svma>>> {
         let symbol = self.functions.find(address);
         let frames = self.lines.as_ref().and_then(|lines| {
             lines.find(address).unwrap_or_else(|_| {
@@ -172,14 +212,14 @@ impl Names<'_> {
             })
         });
         let mut locations = Vec::new();
-        let (mut own_name, mut own_start) = (None, None);
+        let (mut own_name, mut own_range) = (None, None);
         if let Some(frames) = frames {
-            (locations, own_name, own_start) = (frames.locations, frames.raw_name, frames.start);
+            (locations, own_name, own_range) = (frames.locations, frames.raw_name, frames.range);
         }
-        if let Some((name, start)) = symbol {
+        if let Some((name, range)) = &symbol {
             let name = String::from_utf8_lossy(name);
             let name = match own_name {
-                Some(_) if own_start != Some(start) => None,
+                Some(_) if own_range.as_ref().map(|own| own.start) != Some(range.start) => None,
                 Some(own) => better_name(&name, &own).map(demangle),
                 // Assembler with line numbers, or split DWARF: the name is in the symbol table alone.
                 None => Some(demangle(&name)),
@@ -192,15 +232,15 @@ impl Names<'_> {
         if locations.iter().all(|place| place.function.is_none()) {
             return Err(entry(address));
         }
-        let start = symbol.map(|(_, start)| start).or(own_start);
-        Ok((start.or_else(|| entry(address)).unwrap_or(address), locations))
+        let range = symbol.map(|(_, range)| range).or(own_range);
+        Ok((range.or_else(|| entry(address)), locations))
     }
 }
 
-fn named_stub(stub: Option<(&[u8], Svma)>) -> Option<(Svma, Vec<Location>)> {
-    let (name, start) = stub?;
+fn named_stub(stub: Option<(&[u8], Range<Svma>)>) -> Option<Found> {
+    let (name, range) = stub?;
     let function = Some(demangle(&String::from_utf8_lossy(name)) + "@plt");
-    Some((start, vec![Location { function, ..Location::default() }]))
+    Some((Some(range), vec![Location { function, ..Location::default() }]))
 }
 
 /// Of the symbol and the DWARF name of one function, the symbol where it says more.

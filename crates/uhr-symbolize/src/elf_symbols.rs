@@ -1,6 +1,7 @@
 //! The symbol tables of ELF files: which function an address is in, and which of its names is shown.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use object::elf::{self, FileHeader64, SectionHeader64, Sym64};
 use object::read::SectionIndex;
@@ -35,6 +36,8 @@ struct FunctionRange<'d> {
     end: u64,
     /// Where the function begins: less than `start` behind a function that lies inside it.
     function_start: u64,
+    /// Where it ends, other functions inside it included.
+    function_end: u64,
     name: &'d [u8],
 }
 
@@ -87,11 +90,11 @@ impl<'d> ElfSymbols<'d> {
 }
 
 impl<'d> FunctionRanges<'d> {
-    /// The name and the start of the function that the address is in, or `None` in a gap between functions.
-    pub(crate) fn find(&self, address: Svma) -> Option<(&'d [u8], Svma)> {
+    /// The name and the bounds of the function that the address is in, or `None` in a gap between functions.
+    pub(crate) fn find(&self, address: Svma) -> Option<(&'d [u8], Range<Svma>)> {
         let after = self.0.partition_point(|range| range.start <= address.0);
         let range = self.0.get(after.checked_sub(1)?).filter(|range| address.0 < range.end)?;
-        Some((range.name, Svma(range.function_start)))
+        Some((range.name, Svma(range.function_start)..Svma(range.function_end)))
     }
 }
 
@@ -178,7 +181,13 @@ fn close_until<'d>(
         let end = symbol.start.saturating_add(symbol.size);
         let stop = end.min(limit);
         if start < stop {
-            ranges.push(FunctionRange { start, end: stop, function_start: symbol.start, name: symbol.name });
+            ranges.push(FunctionRange {
+                start,
+                end: stop,
+                function_start: symbol.start,
+                function_end: end,
+                name: symbol.name,
+            });
             *at = stop;
         }
         if end > limit {
@@ -203,6 +212,7 @@ fn add_unsized_ranges<'d>(symbols: &[Symbol<'d>], ranges: &mut Vec<FunctionRange
                 start: symbol.start,
                 end,
                 function_start: symbol.start,
+                function_end: end,
                 name: symbol.name,
             });
         }
@@ -221,7 +231,7 @@ mod tests {
     fn names(symbols: Vec<Symbol<'_>>, addresses: &[u64]) -> Vec<String> {
         let ranges = ElfSymbols { symbols }.into_ranges();
         let name = |&at| match ranges.find(Svma(at)) {
-            Some((name, start)) => format!("{}+{:#x}", String::from_utf8_lossy(name), at - start.0),
+            Some((name, range)) => format!("{}+{:#x}", String::from_utf8_lossy(name), at - range.start.0),
             None => "-".to_owned(),
         };
         addresses.iter().map(name).collect()

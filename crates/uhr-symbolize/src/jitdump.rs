@@ -47,7 +47,10 @@ pub struct Jitdump<'a> {
 #[derive(Clone, Debug)]
 struct Code<'a> {
     start: u64,
+    size: u64,
     name: &'a [u8],
+    /// The code itself; empty where the writer left it out.
+    bytes: &'a [u8],
     /// Where the code was when its lines were written, less where it is now.
     moved_by: u64,
     /// Its part of [`Jitdump::lines`], sorted by address.
@@ -130,11 +133,12 @@ impl<'a> Jitdump<'a> {
         let _vma = record.u64()?;
         let (start, size, index) = (record.u64()?, record.u64()?, record.u64()?);
         let name = record.text().filter(|name| name.len() <= MAX_NAME)?;
+        let bytes = usize::try_from(size).ok().and_then(|size| record.take(size)).unwrap_or_default();
         let end = start.checked_add(size)?;
         let lines = pending.take().filter(|lines| lines.0 == start).map_or(0..0, |lines| lines.1);
         by_index.insert(index, self.code.len());
         self.ranges.insert(start, end, self.code.len());
-        self.code.push(Code { start, name, moved_by: 0, lines });
+        self.code.push(Code { start, size, name, bytes, moved_by: 0, lines });
         Some(())
     }
 
@@ -145,7 +149,8 @@ impl<'a> Jitdump<'a> {
         let end = start.checked_add(size)?;
         let old = self.code.get(row)?;
         let moved_by = old.moved_by.wrapping_add(old.start).wrapping_sub(start);
-        let moved = Code { start, name: old.name, moved_by, lines: old.lines.clone() };
+        let moved =
+            Code { start, size, name: old.name, bytes: old.bytes, moved_by, lines: old.lines.clone() };
         by_index.insert(index, self.code.len());
         self.ranges.insert(start, end, self.code.len());
         self.code.push(moved);
@@ -175,7 +180,7 @@ impl<'a> Jitdump<'a> {
     pub(crate) fn find(&self, address: RelativeAddress) -> Result<Symbolized, Unnamed> {
         let reason = if self.ranges.is_empty() { Unsymbolized::NoJitMap } else { Unsymbolized::NoSymbol };
         let found = self.ranges.find(address.0).and_then(|row| self.code.get(row));
-        let code = found.ok_or(Unnamed { reason, start: None })?;
+        let code = found.ok_or(Unnamed::because(reason))?;
         let mut name = runtime_name::parse(&String::from_utf8_lossy(code.name));
         if let Some(line) = self.line(code, address.0) {
             name.location.line = Some(line.line).filter(|&line| line > 0);
@@ -185,10 +190,20 @@ impl<'a> Jitdump<'a> {
         }
         Ok(Symbolized {
             start: RelativeAddress(code.start),
+            end: code.start.checked_add(code.size).map(RelativeAddress),
             locations: vec![name.location],
             kernel_module: None,
             mode: name.mode,
         })
+    }
+
+    /// The bytes of exactly this range of addresses, where one function holds it all. Code that moved is not known: what
+    /// refers to other places in it was changed on the way.
+    pub(crate) fn bytes(&self, range: &std::ops::Range<u64>) -> Option<&'a [u8]> {
+        let code = self.code.get(self.ranges.find(range.start)?).filter(|code| code.moved_by == 0)?;
+        let first = usize::try_from(range.start.checked_sub(code.start)?).ok()?;
+        let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+        code.bytes.get(first..first.checked_add(length)?)
     }
 
     fn line(&self, code: &Code<'a>, address: u64) -> Option<&Line<'a>> {
@@ -213,6 +228,13 @@ impl<'a> Reader<'a> {
     fn skip(&mut self, bytes: usize) -> Option<()> {
         self.at = self.at.checked_add(bytes).filter(|&at| at <= self.bytes.len())?;
         Some(())
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(bytes)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {

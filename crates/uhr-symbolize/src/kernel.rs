@@ -60,7 +60,7 @@ impl<'a> KernelSymbols<'a> {
     }
 
     pub(crate) fn find(&self, address: RelativeAddress) -> Result<Symbolized, Unnamed> {
-        let unnamed = |reason| Unnamed { reason, start: None };
+        let unnamed = Unnamed::because;
         if self.restricted {
             return Err(unnamed(Unsymbolized::KernelRestricted));
         }
@@ -71,6 +71,8 @@ impl<'a> KernelSymbols<'a> {
         let (symbol, name) = found.ok_or(unnamed(Unsymbolized::NoSymbol))?;
         Ok(Symbolized {
             start: RelativeAddress(symbol.address),
+            // What follows the last function before a hole is not known.
+            end: self.symbols.get(after).map(|next| RelativeAddress(next.address)),
             locations: vec![Location { function: Some(demangle(name)), ..Location::default() }],
             kernel_module: symbol.module.map(str::to_owned),
             mode: None,

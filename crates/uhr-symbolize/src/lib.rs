@@ -17,12 +17,14 @@ mod elf_module;
 mod elf_symbols;
 mod jitdump;
 mod kernel;
+mod machine_code;
 mod note;
 mod perf_map;
 mod plt;
 mod runtime_name;
 mod unwind_entry;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use uhr_model::{BuildId, FrameMode, RelativeAddress, Unsymbolized};
@@ -30,6 +32,7 @@ use uhr_model::{BuildId, FrameMode, RelativeAddress, Unsymbolized};
 pub use demangle::demangle;
 pub use jitdump::{Jitdump, JitdumpError};
 pub use kernel::KernelSymbols;
+pub use machine_code::machine_code;
 pub use note::{Mismatch, Note};
 pub use perf_map::PerfMap;
 
@@ -80,6 +83,8 @@ pub struct Location {
 pub struct Symbolized {
     /// Where the physical function begins.
     pub start: RelativeAddress,
+    /// The address behind its last byte, where that is known.
+    pub end: Option<RelativeAddress>,
     /// The innermost inlined function first, the physical function last; never empty.
     pub locations: Vec<Location>,
     /// The kernel module that the address is in, such as `nf_tables` or `bpf`; `None` for everything else.
@@ -95,6 +100,15 @@ pub struct Unnamed {
     pub reason: Unsymbolized,
     /// Where the unwind entry (FDE) that covers it begins: the start of the nameless function.
     pub start: Option<RelativeAddress>,
+    /// Where that entry ends.
+    pub end: Option<RelativeAddress>,
+}
+
+impl Unnamed {
+    /// Without a name, and nothing is known of the code around it.
+    pub fn because(reason: Unsymbolized) -> Self {
+        Self { reason, start: None, end: None }
+    }
 }
 
 /// How a separate debug file was found.
@@ -139,15 +153,36 @@ pub struct ModuleSymbols {
     pub origin: Origin,
     /// What a reader of the names should know.
     pub notes: Vec<Note>,
+    /// Lines of whole functions, by address: see [`symbolize_with_lines`].
+    pub lines: Vec<LineStart>,
+}
+
+/// Where the source of a function's code changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LineStart {
+    /// The first address that is of this source; the next one in order is of another.
+    pub address: RelativeAddress,
+    /// As [`Symbolized::locations`]; empty behind the end of a function.
+    pub locations: Vec<Location>,
 }
 
 /// Answers all `addresses` of one module. They may be in any order and repeat.
 pub fn symbolize(source: &ModuleSource<'_>, addresses: &[RelativeAddress]) -> ModuleSymbols {
+    symbolize_with_lines(source, addresses, &|_| false)
+}
+
+/// The same, with all the lines of those functions that `wants_lines` chooses by their first address and the one behind
+/// their last byte. It is asked once a function.
+pub fn symbolize_with_lines(
+    source: &ModuleSource<'_>,
+    addresses: &[RelativeAddress],
+    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+) -> ModuleSymbols {
     let mut sorted = addresses.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
     let answers = match source {
-        ModuleSource::Elf(elf) => elf_module::symbolize_file(elf, &sorted),
+        ModuleSource::Elf(elf) => elf_module::symbolize_file(elf, &sorted, wants_lines),
         ModuleSource::Vdso { image } => elf_module::symbolize_image(image, &sorted),
         ModuleSource::Kernel(kernel) => {
             ModuleSymbols::of(Origin::KernelSymbols, &sorted, |at| kernel.find(at))
@@ -164,13 +199,14 @@ impl ModuleSymbols {
         addresses: &[RelativeAddress],
         find: impl Fn(RelativeAddress) -> Result<Symbolized, Unnamed>,
     ) -> Self {
-        Self { results: addresses.iter().map(|&at| find(at)).collect(), origin, notes: Vec::new() }
+        let results = addresses.iter().map(|&at| find(at)).collect();
+        Self { results, origin, notes: Vec::new(), lines: Vec::new() }
     }
 
     /// The same reason for every address.
     fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized, notes: Vec<Note>) -> Self {
-        let results = addresses.iter().map(|_| Err(Unnamed { reason, start: None })).collect();
-        Self { results, origin: Origin::Nowhere, notes }
+        let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
+        Self { results, origin: Origin::Nowhere, notes, lines: Vec::new() }
     }
 
     /// Spreads the answers for `sorted` unique addresses over the addresses as they were asked for.
@@ -178,7 +214,7 @@ impl ModuleSymbols {
         if addresses == sorted {
             return self;
         }
-        let missing = Err(Unnamed { reason: Unsymbolized::NoSymbol, start: None });
+        let missing = Err(Unnamed::because(Unsymbolized::NoSymbol));
         let answer = |at| sorted.binary_search(at).ok().and_then(|row| self.results.get(row)).cloned();
         let results = addresses.iter().map(|at| answer(at).unwrap_or_else(|| missing.clone())).collect();
         Self { results, ..self }

@@ -12,8 +12,8 @@ const MAX_LINES: usize = 8_000_000;
 /// The code that a perf map lists. Later lines replace earlier ones at the same addresses.
 #[derive(Clone, Debug, Default)]
 pub struct PerfMap<'a> {
-    /// Start and name.
-    code: Vec<(u64, &'a [u8])>,
+    /// Start, end and name.
+    code: Vec<(u64, u64, &'a [u8])>,
     ranges: CodeRanges,
     skipped_lines: usize,
 }
@@ -28,7 +28,7 @@ impl<'a> PerfMap<'a> {
             match line.strip_suffix(b"\n").filter(|_| number < MAX_LINES).and_then(parse_line) {
                 Some((start, end, name)) => {
                     this.ranges.insert(start, end, this.code.len());
-                    this.code.push((start, name));
+                    this.code.push((start, end, name));
                 }
                 None => this.skipped_lines += 1,
             }
@@ -44,10 +44,11 @@ impl<'a> PerfMap<'a> {
     pub(crate) fn find(&self, address: RelativeAddress) -> Result<Symbolized, Unnamed> {
         let reason = if self.ranges.is_empty() { Unsymbolized::NoJitMap } else { Unsymbolized::NoSymbol };
         let found = self.ranges.find(address.0).and_then(|row| self.code.get(row));
-        let (start, name) = found.ok_or(Unnamed { reason, start: None })?;
+        let (start, end, name) = found.ok_or(Unnamed::because(reason))?;
         let name = runtime_name::parse(&String::from_utf8_lossy(name));
         Ok(Symbolized {
             start: RelativeAddress(*start),
+            end: Some(RelativeAddress(*end)),
             locations: vec![name.location],
             kernel_module: None,
             mode: name.mode,

@@ -1,5 +1,7 @@
 //! Names of linkage stubs: `puts@plt`. They have no symbols; each jumps through a slot that a relocation fills.
 
+use std::ops::Range;
+
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym, SymbolTable};
 use object::{Endianness, ReadRef};
@@ -54,13 +56,13 @@ impl<'d, R: ReadRef<'d>> LinkageStubs<'d, R> {
         Some(Self { stubs, symbols, endian })
     }
 
-    /// The name of the function that the stub at the address jumps to, and where the stub begins.
-    pub(crate) fn find(&self, address: Svma) -> Option<(&'d [u8], Svma)> {
+    /// The name of the function that the stub at the address jumps to, and where the stub is.
+    pub(crate) fn find(&self, address: Svma) -> Option<(&'d [u8], Range<Svma>)> {
         let after = self.stubs.partition_point(|stub| stub.0 <= address.0);
         let &(start, end, symbol) = self.stubs.get(after.checked_sub(1)?)?;
         let symbol = self.symbols.symbol(symbol).ok().filter(|_| address.0 < end)?;
         let name = symbol.name(self.endian, self.symbols.strings()).ok()?;
-        (!name.is_empty()).then_some((name, Svma(start)))
+        (!name.is_empty()).then_some((name, Svma(start)..Svma(end)))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Where a function without a name begins: its unwind entry says so, even in a stripped file.
 
+use std::ops::Range;
+
 use addr2line::gimli::{
     BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, EhFrameOffset, LittleEndian, UnwindSection,
 };
@@ -39,14 +41,14 @@ impl<'d> UnwindEntries<'d> {
         Some(this)
     }
 
-    /// Where the entry that covers the address begins.
-    pub(crate) fn start_of(&self, address: Svma) -> Option<Svma> {
+    /// Where the entry that covers the address begins and ends.
+    pub(crate) fn range_of(&self, address: Svma) -> Option<Range<Svma>> {
         if self.scanned.is_empty() {
             return self.by_table(address);
         }
         let after = self.scanned.partition_point(|entry| entry.0 <= address.0);
         let entry = self.scanned.get(after.checked_sub(1)?)?;
-        (address.0 < entry.1).then_some(Svma(entry.0))
+        (address.0 < entry.1).then_some(Svma(entry.0)..Svma(entry.1))
     }
 
     fn has_table(&self) -> bool {
@@ -54,14 +56,14 @@ impl<'d> UnwindEntries<'d> {
         header.and_then(Result::ok).is_some_and(|header| header.table().is_some())
     }
 
-    fn by_table(&self, address: Svma) -> Option<Svma> {
+    fn by_table(&self, address: Svma) -> Option<Range<Svma>> {
         let header = EhFrameHdr::new(self.header?, LittleEndian).parse(&self.bases, 8).ok()?;
         let place = header.table()?.lookup(address.0, &self.bases).ok()?.direct().ok()?;
         // gimli's own lookup subtracts without a check, so a forged table would make it panic.
         let offset = place.checked_sub(header.eh_frame_ptr().direct().ok()?)?;
         let offset = EhFrameOffset(usize::try_from(offset).ok()?);
         let entry = self.frames.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset).ok()?;
-        entry.contains(address.0).then(|| Svma(entry.initial_address()))
+        entry.contains(address.0).then(|| Svma(entry.initial_address())..Svma(entry.end_address()))
     }
 
     fn scan(&mut self) {

@@ -4,12 +4,15 @@
 
 mod programs;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use uhr_model::RelativeAddress;
-use uhr_symbolize::{Jitdump, KernelSymbols, ModuleSource, PerfMap, demangle, symbolize};
+use uhr_symbolize::{
+    Jitdump, KernelSymbols, ModuleSource, PerfMap, demangle, machine_code, symbolize, symbolize_with_lines,
+};
 
 /// A small program with symbols, DWARF, notes and unwind entries.
 static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -39,8 +42,13 @@ fn survives(bytes: &[u8]) {
     std::fs::write(&path, bytes).unwrap();
     let addresses: Vec<_> =
         (0..0x5000).step_by(0x41).chain([u64::MAX, 1 << 63]).map(RelativeAddress).collect();
-    let answer = symbolize(&ModuleSource::Elf(programs::elf(&path)), &addresses);
+    let source = ModuleSource::Elf(programs::elf(&path));
+    let wants_lines = |range: Range<RelativeAddress>| range.end.0.wrapping_sub(range.start.0) < 1 << 18;
+    let answer = symbolize_with_lines(&source, &addresses, &wants_lines);
     assert_eq!(answer.results.len(), addresses.len());
+    let ranges: Vec<_> = addresses.iter().map(|&at| at..RelativeAddress(at.0.wrapping_add(0x300))).collect();
+    assert_eq!(machine_code(&source, &ranges).len(), ranges.len());
+    assert_eq!(machine_code(&ModuleSource::Vdso { image: bytes }, &ranges).len(), ranges.len());
     let answer = symbolize(&ModuleSource::Vdso { image: bytes }, &addresses);
     assert_eq!(answer.results.len(), addresses.len());
     assert_eq!(PANICS.load(Ordering::Relaxed), panics);

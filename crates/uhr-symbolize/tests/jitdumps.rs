@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
 
 use uhr_model::{FrameMode, RelativeAddress, Unsymbolized};
-use uhr_symbolize::{Jitdump, JitdumpError, Location, ModuleSource, symbolize};
+use uhr_symbolize::{Jitdump, JitdumpError, Location, ModuleSource, machine_code, symbolize};
 
 struct Writer {
     bytes: Vec<u8>,
@@ -112,6 +112,31 @@ fn both_byte_orders_and_both_clocks() {
         let answer = symbolize(&ModuleSource::Jitdump(&dump), &[RelativeAddress(0x2001)]);
         assert_eq!(answer.results[0].as_ref().unwrap().mode, Some(FrameMode::Interpreter));
     }
+}
+
+#[test]
+fn code_is_there_as_it_was_written() {
+    let mut file = Writer::new(false, 0);
+    file.load(0x1000, 0x40, 1, "hot");
+    file.record(0, |record| {
+        [1234, 1234].iter().for_each(|&field| record.u32(field));
+        [0x3000, 0x3000, 0x40, 2].iter().for_each(|&field| record.u64(field));
+        record.bytes.extend(b"without its code\0");
+    });
+    file.move_code(0x1000, 0x5000, 0x40, 1);
+    let dump = Jitdump::parse(&file.bytes).unwrap();
+    let source = ModuleSource::Jitdump(&dump);
+    let range = |start, end| RelativeAddress(start)..RelativeAddress(end);
+    let asked = [
+        range(0x1000, 0x1040),
+        range(0x1010, 0x1041),
+        range(0x3000, 0x3040),
+        range(0x5000, 0x5040),
+        range(9, 1),
+    ];
+    assert_eq!(machine_code(&source, &asked), [Some(vec![0x90; 0x40]), None, None, None, None]);
+    let end = |at| symbolize(&source, &[RelativeAddress(at)]).results[0].as_ref().unwrap().end;
+    assert_eq!([end(0x1001), end(0x5001)], [Some(RelativeAddress(0x1040)), Some(RelativeAddress(0x5040))]);
 }
 
 #[test]

@@ -10,11 +10,15 @@ use rayon::prelude::*;
 use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, perf_map_name, vdso_image};
 use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
-use uhr_recording::{Finalized, FrameHint, Manifest, Recording, RecordingError, Table, finalize};
+use uhr_recording::{
+    Finalized, FrameHint, Manifest, Recording, RecordingError, Table, busy_frames, finalize,
+};
 use uhr_symbolize::{
     ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
-    Unnamed, symbolize,
+    Unnamed, symbolize, symbolize_with_lines,
 };
+
+use crate::kept_code::{self, BusyCode};
 
 /// The files of modules that were opened while the target ran.
 pub(crate) type Held = HashMap<ModuleId, HeldFile>;
@@ -44,6 +48,8 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
     let frames: Frames = recording.table()?;
     let modules = recording.modules()?;
     let kernel = Kernel::of(recording);
+    let busy = busy_frames(recording, frames.len())?;
+    let all = busy.iter().map(|busy| busy.own).fold(0, u64::saturating_add);
     // The frames of each module, so that each is opened once.
     let mut of_module: Vec<Vec<usize>> = vec![Vec::new(); modules.len()];
     for (frame, module) in frames.module.iter().enumerate() {
@@ -57,11 +63,13 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         .map(|(module, rows)| {
             let addresses: Vec<RelativeAddress> =
                 rows.iter().map(|&row| RelativeAddress(frames.address[row])).collect();
-            name_module(recording, module, &addresses, held, &kernel)
+            let own = rows.iter().map(|&row| busy[row].own);
+            let busy = BusyCode::new(addresses.iter().copied().zip(own), all);
+            name_module(recording, module, &addresses, (held, &busy), &kernel)
         })
         .collect();
 
-    let unknown = Err(Unnamed { reason: Unsymbolized::UnknownMapping, start: None });
+    let unknown = Err(Unnamed::because(Unsymbolized::UnknownMapping));
     let mut of_frame: Vec<&Result<Symbolized, Unnamed>> = vec![&unknown; frames.len()];
     for (rows, symbols) in of_module.iter().zip(&named) {
         for (&row, result) in rows.iter().zip(&symbols.results) {
@@ -73,10 +81,13 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         notes: notes(&named),
         ..Finalized::default()
     };
-    for (frame, result) in of_frame.into_iter().enumerate() {
+    for (frame, &result) in of_frame.iter().enumerate() {
         let module = frames.module[frame].and_then(|module| modules.get(module as usize));
         add(&mut done, frame as u32, result, Place::of(module));
     }
+    let functions = kept_code::functions(&frames, &of_frame, &busy);
+    done.code_lines = kept_code::lines(&named);
+    done.code = kept_code::rows(recording, &modules, functions, held);
     Ok(done)
 }
 
@@ -157,12 +168,12 @@ fn name_module(
     recording: &Recording,
     module: &ModuleRow,
     addresses: &[RelativeAddress],
-    held: &Held,
+    (held, busy): (&Held, &BusyCode),
     kernel: &Kernel,
 ) -> ModuleSymbols {
     match ModuleKind::from_code(module.kind) {
         _ if addresses.is_empty() => unnamed(addresses, Unsymbolized::NoSymbol),
-        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, held),
+        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, held, busy),
         Some(ModuleKind::Kernel) => match kernel {
             Kernel::Symbols(text) => symbolize(&ModuleSource::Kernel(&KernelSymbols::parse(text)), addresses),
             Kernel::OtherBoot => unnamed(addresses, Unsymbolized::FileMissing),
@@ -176,21 +187,48 @@ fn name_module(
     }
 }
 
-fn name_elf(module: &ModuleRow, addresses: &[RelativeAddress], held: &Held) -> ModuleSymbols {
-    let build_id: Option<BuildId> = module.build_id.as_deref().and_then(|id| id.parse().ok());
-    let path = PathBuf::from(&module.path);
-    let file = held.get(&ModuleId(module.id));
-    let open = match file {
-        Some(held) => PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd())),
-        // Without a build id nothing would tell whether this is the file that ran.
-        None if build_id.is_none() || module.kind == ModuleKind::UnreadElf.code() => {
-            return unnamed(addresses, Unsymbolized::FileMissing);
+fn name_elf(
+    module: &ModuleRow,
+    addresses: &[RelativeAddress],
+    held: &Held,
+    busy: &BusyCode,
+) -> ModuleSymbols {
+    match ModuleFile::of(module, held) {
+        Some(file) => {
+            let wants_lines = |function| busy.wants_lines(function);
+            symbolize_with_lines(&ModuleSource::Elf(file.source()), addresses, &wants_lines)
         }
-        None => path.clone(),
-    };
-    let root = file.and_then(|held| held.root.as_deref());
-    let source = ElfSource { open: &open, path: &path, build_id: build_id.as_ref(), root };
-    symbolize(&ModuleSource::Elf(source), addresses)
+        None => unnamed(addresses, Unsymbolized::FileMissing),
+    }
+}
+
+/// The file of a module, and how it is known to be the one that ran.
+pub(crate) struct ModuleFile<'a> {
+    build_id: Option<BuildId>,
+    open: PathBuf,
+    path: PathBuf,
+    root: Option<&'a Path>,
+}
+
+impl<'a> ModuleFile<'a> {
+    /// The file that is held open, or that of the same build at the path.
+    pub(crate) fn of(module: &ModuleRow, held: &'a Held) -> Option<Self> {
+        let build_id: Option<BuildId> = module.build_id.as_deref().and_then(|id| id.parse().ok());
+        let path = PathBuf::from(&module.path);
+        let file = held.get(&ModuleId(module.id));
+        let open = match file {
+            Some(held) => PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd())),
+            // Without a build id nothing would tell whether this is the file that ran.
+            None if build_id.is_none() || module.kind == ModuleKind::UnreadElf.code() => return None,
+            None => path.clone(),
+        };
+        Some(Self { build_id, open, path, root: file.and_then(|held| held.root.as_deref()) })
+    }
+
+    /// For the symbolizer.
+    pub(crate) fn source(&self) -> ElfSource<'_> {
+        ElfSource { open: &self.open, path: &self.path, build_id: self.build_id.as_ref(), root: self.root }
+    }
 }
 
 /// Generated code: a jitdump tells more than a perf map; what the one does not name the other may.
@@ -216,8 +254,8 @@ fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[Relati
 }
 
 fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
-    let results = addresses.iter().map(|_| Err(Unnamed { reason, start: None })).collect();
-    ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new() }
+    let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
+    ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new(), lines: Vec::new() }
 }
 
 /// The names of the kernel that was recorded, if it still runs.

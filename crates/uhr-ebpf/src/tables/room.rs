@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// A program in the kernel that still reads a piece which was given up has ended long before.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_millis(100);
 
 /// The pieces that are free.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 //! final order. Names in an answer are already made safe ([`crate::names`]); nothing here needs escaping but what the
 //! output format itself asks for.
 
+mod annotate;
 mod call_paths;
 mod coverage;
 mod error;
@@ -17,6 +18,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
+pub use annotate::{AnnotateAnswer, AnnotateRequest, Annotated, InstructionRow, LineRow, SourceFile, View};
 pub use call_paths::{
     CallPathsAnswer, CallPathsRequest, Direction, FunctionTotals, Omitted, PathRow, Paths, TreeRow,
 };
@@ -104,6 +106,7 @@ macro_rules! answers {
 answers! {
     "uhr.query/1" QueryAnswer,
     "uhr.call-paths/1" CallPathsAnswer,
+    "uhr.annotate/1" AnnotateAnswer,
     "uhr.waker-chains/1" WakerChainsAnswer,
     "uhr.overview/1" OverviewAnswer,
     "uhr.flamegraph/1" FlamegraphAnswer,

@@ -7,7 +7,7 @@ use super::{FUNCTIONS, LEAST_FUNCTION, LEAST_SHARE, ROWS};
 use crate::answers::{Calls, Faults, Key, KeyValue, OverviewRow, Top, Waits, rounded, share};
 use crate::cells::Cells;
 use crate::group::{FrameKey, FrameKeys, GroupBy, MARKERS};
-use crate::profile::{Location, NONE, Profile};
+use crate::profile::{Location, Profile};
 use crate::query::Page;
 use crate::question::Question;
 use crate::rollup::{Amount, Grouped, node_sums};
@@ -144,7 +144,7 @@ fn callers_of_kernel(
     let words = Words { profile, slots: cells.slots, whole_names: question.whole_names };
     let dimensions = [Dimension::Function];
     let key = |frame| words.key(&dimensions, None, Some(frame));
-    let like = |function| Location { function, file: NONE, line: NONE, mode: FrameMode::User };
+    let like = |function| Location::of_function(function);
     let kernel_threads = || {
         let threads = KeyValue::from("[kernel threads]");
         Key(vec![(Dimension::Function, threads.clone()), (Dimension::Module, threads)])

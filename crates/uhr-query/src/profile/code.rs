@@ -20,6 +20,24 @@ pub(crate) struct Location {
     pub(crate) line: u32,
     /// What kind of code it is.
     pub(crate) mode: FrameMode,
+    /// Row of `frames`, or [`NONE`]. Of many that are alike it is one of them.
+    pub(crate) frame: u32,
+}
+
+impl Location {
+    /// A function anywhere in it.
+    pub(crate) fn of_function(function: u32) -> Self {
+        Self { function, file: NONE, line: NONE, mode: FrameMode::User, frame: NONE }
+    }
+}
+
+/// Where a frame's code is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Site {
+    /// Row of `modules`, or [`NONE`] where the address lay in no known mapping.
+    pub(crate) module: u32,
+    /// The lookup address in it: of a call, inside the call.
+    pub(crate) address: u64,
 }
 
 /// A function: the same name in the same module is the same function, whichever build the module is.
@@ -42,6 +60,8 @@ pub(crate) struct Code {
     pub(crate) files: Vec<Box<str>>,
     /// Locations of all frames, innermost first.
     pub(crate) locations: Vec<Location>,
+    /// Where each frame is.
+    pub(crate) sites: Vec<Site>,
     /// For each frame, its first location; one more at the end.
     first: Vec<u32>,
     /// Modules of which several builds were seen, by base name.
@@ -196,6 +216,12 @@ impl<'a> Builder<'a> {
         self.is_unknown = row.is_none();
         (self.mode, self.address) = (mode, address);
         self.code.first.push(self.code.locations.len() as u32);
+        self.code.sites.push(Site { module: module.unwrap_or(NONE), address });
+    }
+
+    /// The number of the frame at hand.
+    fn frame(&self) -> u32 {
+        self.code.sites.len() as u32 - 1
     }
 
     fn named(&mut self, names: &Locations, row: usize) {
@@ -206,7 +232,8 @@ impl<'a> Builder<'a> {
         let function = self.function(name, true);
         let file = names.file[row].as_deref().map_or(NONE, |file| self.files.id(file));
         let line = names.line[row].unwrap_or(NONE);
-        self.code.locations.push(Location { function, file, line, mode });
+        let frame = self.frame();
+        self.code.locations.push(Location { function, file, line, mode, frame });
     }
 
     /// A frame without a name is called after where its code starts, as far as that is known.
@@ -222,7 +249,8 @@ impl<'a> Builder<'a> {
         let file = names.and_then(|(names, row)| names.file[row].as_deref());
         let file = file.map_or(NONE, |file| self.files.id(file));
         let line = names.and_then(|(names, row)| names.line[row]).unwrap_or(NONE);
-        self.code.locations.push(Location { function, file, line, mode: mode.unwrap_or(self.mode) });
+        let (mode, frame) = (mode.unwrap_or(self.mode), self.frame());
+        self.code.locations.push(Location { function, file, line, mode, frame });
     }
 
     fn function(&mut self, name: &str, named: bool) -> u32 {

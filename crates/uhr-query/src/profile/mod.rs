@@ -3,18 +3,21 @@
 //! is checked before it is followed.
 
 mod code;
+mod code_lines;
+mod machine_code;
 mod observations;
 mod owners;
 mod stacks;
 mod wakers;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use uhr_model::Metric;
 use uhr_recording::tables::{Frames, LocationRow, Locations, ModuleRow, Stacks};
 use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table, WakerTree, kernel_threads};
 
-pub(crate) use code::{Code, Location, NONE};
+pub(crate) use code::{Code, Location, NONE, Site};
+pub(crate) use machine_code::{MachineCode, Piece};
 pub(crate) use observations::Observations;
 pub(crate) use owners::Owners;
 pub(crate) use stacks::StackTree;
@@ -29,6 +32,7 @@ use crate::cells::{By, Cells};
 pub struct Profile {
     /// Where it is, as it was given.
     pub(crate) path: String,
+    folder: std::path::PathBuf,
     pub(crate) manifest: Manifest,
     /// End of the recorded time; of a recording that is still being made, the last thing in it.
     pub(crate) end_ns: u64,
@@ -38,6 +42,8 @@ pub struct Profile {
     pub(crate) observations: Observations,
     pub(crate) wakers: Wakers,
     cells: Mutex<Vec<(Metric, By, Arc<Cells>)>>,
+    /// Read when a question first needs it.
+    machine_code: OnceLock<MachineCode>,
 }
 
 /// Windows whose cells are kept for the next question.
@@ -66,6 +72,12 @@ impl Profile {
                 Wakers::new(wakers.rows().to_vec(), &owners)?
             }
         };
+        let machine_code = OnceLock::new();
+        if !recording.is_finished() {
+            let modules = recording.modules()?.len();
+            let code = MachineCode::new(names.code, names.code_lines, modules)?;
+            let _ = machine_code.set(code.of_machine(&recording.manifest.host.architecture));
+        }
         let mut manifest = recording.manifest.clone();
         manifest.notes.extend(names.notes);
         let window = manifest.window;
@@ -75,6 +87,7 @@ impl Profile {
         };
         Ok(Self {
             path: recording.folder().to_string_lossy().into_owned(),
+            folder: recording.folder().to_owned(),
             manifest,
             end_ns,
             owners,
@@ -83,6 +96,7 @@ impl Profile {
             observations,
             wakers,
             cells: Mutex::default(),
+            machine_code,
         })
     }
 
@@ -103,9 +117,30 @@ impl Profile {
         }
     }
 
+    /// When the recording ended: nanoseconds of CLOCK_REALTIME.
+    pub fn ended_realtime_ns(&self) -> u64 {
+        self.manifest.realtime_ns(self.end_ns)
+    }
+
     /// Start of the recorded time.
     pub(crate) fn start_ns(&self) -> u64 {
         self.manifest.window.start_ns
+    }
+
+    /// The code of its functions.
+    pub(crate) fn machine_code(&self) -> Result<&MachineCode, QueryError> {
+        if self.machine_code.get().is_none() {
+            let recording = Recording::open(&self.folder)?;
+            let read = MachineCode::read(&recording)?;
+            // Of two that read it at once, both read the same.
+            let _ = self.machine_code.set(read);
+        }
+        Ok(self.machine_code.get_or_init(MachineCode::default))
+    }
+
+    /// The same as far as it was read for this question.
+    pub(crate) fn machine_code_at_hand(&self) -> Option<&MachineCode> {
+        self.machine_code.get()
     }
 
     /// The observations of a metric in a window, counted. The next question of the same window finds them here.

@@ -4,6 +4,7 @@
 //! under temporary names and renamed, then the manifest says that they count, and the streams go last: a kill at any
 //! moment loses nothing.
 
+mod busy_frames;
 mod frame_order;
 mod kernel_threads;
 mod parquet_table;
@@ -12,6 +13,7 @@ mod switch_cost;
 mod waits;
 mod weights;
 
+pub use busy_frames::{Busy, busy_frames};
 use frame_order::FrameOrder;
 pub use kernel_threads::kernel_threads;
 use parquet_table::{copy, write_rows};
@@ -23,8 +25,9 @@ use crate::RecordingError;
 use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
-    Faults, Frames, LocationRow, Locations, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks,
-    SyscallWindows, Syscalls, ThreadRow, Threads, Wakers,
+    CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow, Mappings,
+    Modules, OffCpu, Processes, Resident, Samples, Stacks, SyscallWindows, Syscalls, ThreadRow, Threads,
+    Wakers,
 };
 use crate::wait_hints::{FrameHint, NodeHint};
 use crate::wait_kinds::WaitKinds;
@@ -41,6 +44,10 @@ pub struct Finalized {
     pub frames: std::collections::BTreeMap<String, u64>,
     /// For each frame, what its functions tell of waits.
     pub frame_hints: Vec<FrameHint>,
+    /// Rows of `code`, in any order.
+    pub code: Vec<MachineCodeRow>,
+    /// Rows of `code_lines`, in any order.
+    pub code_lines: Vec<CodeLineRow>,
     /// Sentences about names, for the manifest.
     pub notes: Vec<String>,
 }
@@ -62,7 +69,7 @@ pub fn finalize(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     result
 }
 
-fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, RecordingError> {
+fn write_tables(recording: &Recording, mut names: Finalized) -> Result<Manifest, RecordingError> {
     let folder = recording.folder();
     let mut manifest = recording.manifest.clone();
     let mut threads = recording.threads()?;
@@ -91,6 +98,8 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
     // A recorder that was killed left no count.
     let counted = manifest.ledger.faults.expected;
     let mut faults = Scale::new(sampled, if counted == 0 { sampled } else { counted });
+    names.code.sort_by_key(|row| (row.module, row.start));
+    names.code_lines.sort_by_key(|row| (row.module, row.address, row.depth));
     let sizes = [
         write_rows::<Stacks>(folder, remap.rows())?,
         samples,
@@ -109,6 +118,8 @@ fn write_tables(recording: &Recording, names: Finalized) -> Result<Manifest, Rec
         write_rows::<Modules>(folder, modules)?,
         write_rows::<Locations>(folder, frames.renumber(names.locations))?,
         write_rows::<Frames>(folder, frames.into_rows())?,
+        write_rows::<MachineCode>(folder, names.code)?,
+        write_rows::<CodeLines>(folder, names.code_lines)?,
     ];
 
     manifest.state = State::Complete;

@@ -57,6 +57,8 @@ impl<T: Table> ParquetTable<T> {
                     .set_column_encoding(ColumnPath::from(*name), encoding);
             }
         }
+        // No function's code is another's.
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from("bytes"), false);
         // In `stacks` and `locations` a frame is close to its neighbour's; elsewhere there is none.
         if T::NAME == "locations" || T::NAME == "stacks" {
             let encoding = if T::NAME == "stacks" { Encoding::PLAIN } else { Encoding::DELTA_BINARY_PACKED };

@@ -72,6 +72,8 @@ fn about(dimension: Dimension) -> &'static str {
             "How large the page is that a page fault brought: base (4 KiB) or huge (page-faults)"
         }
         Dimension::Fault => "Whether a page fault waited for a disk: major or minor (page-faults)",
+        Dimension::Address => "The address in the module, with its module",
+        Dimension::Instruction => "The instruction, with its address",
         Dimension::Errno => "How a system call ended: ok, or its error (syscalls)",
     }
 }

@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Show the call paths through a function, or the tree of its callers or callees
     #[command(after_long_help = CALL_PATHS_EXAMPLES)]
     CallPaths(CallPathsArgs),
+    /// Show what the lines or the instructions of a function cost
+    #[command(after_long_help = ANNOTATE_EXAMPLES)]
+    Annotate(AnnotateArgs),
     /// Draw a flame graph: one SVG file, to be opened in a browser
     #[command(after_long_help = FLAMEGRAPH_EXAMPLES)]
     Flamegraph(FlamegraphArgs),
@@ -103,6 +106,14 @@ Examples:
   uhr call-paths rec --function malloc --callers
   uhr call-paths rec --function parse_json --callees
   uhr call-paths rec --wakers --thread worker";
+
+const ANNOTATE_EXAMPLES: &str = "\
+Examples:
+  uhr annotate rec --function parse_json
+  uhr annotate rec --function parse_json --asm
+  uhr annotate rec --function parse_json --asm --thread worker --limit 40
+
+The disassembly is made from code that the recording holds: the program need not be there.";
 
 const FLAMEGRAPH_EXAMPLES: &str = "\
 Examples:
@@ -209,6 +220,27 @@ pub(crate) struct CallPathsArgs {
     /// that waited
     #[arg(long, conflicts_with_all = ["function", "callers", "callees", "metric"])]
     pub(crate) wakers: bool,
+
+    #[command(flatten)]
+    pub(crate) filters: Filters,
+
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// Arguments of `uhr annotate`.
+#[derive(Debug, Args)]
+pub(crate) struct AnnotateArgs {
+    #[command(flatten)]
+    pub(crate) about: About,
+
+    /// The function: its exact name, or a part that no other has
+    #[arg(short, long, value_name = "FUNCTION")]
+    pub(crate) function: String,
+
+    /// Show its instructions instead of its lines: the costliest, and those beside them; with `--detail full` all
+    #[arg(long)]
+    pub(crate) asm: bool,
 
     #[command(flatten)]
     pub(crate) filters: Filters,

@@ -3,6 +3,7 @@
 //! A command succeeds with an exit status of its own only where the contract has one (`record` passes on that of the
 //! recorded command); everything that goes wrong is an error, and `main` makes words and a status of it.
 
+mod annotate;
 mod call_paths;
 mod doctor;
 mod export;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Overview(args) => overview::run(&args)?,
         Command::Query(args) => query::run(&args)?,
         Command::CallPaths(args) => call_paths::run(&args)?,
+        Command::Annotate(args) => annotate::run(&args)?,
         Command::Flamegraph(args) => flamegraph::run(&args)?,
         Command::Export(args) => export::run(&args)?,
         Command::Schema(args) => schema::run(&args)?,

@@ -1,5 +1,6 @@
 //! Answers as text for people. `clean`, `wrap`, `quantity` and `table` lay out; the others each know one answer.
 
+pub(crate) mod annotate;
 pub(crate) mod answer;
 pub(crate) mod call_paths;
 pub(crate) mod clean;

@@ -28,6 +28,12 @@ const QUESTIONS: &[(&str, &[&str])] = &[
     ("uhr.call-paths/1", &["call-paths", "rec", "--function", "lex"]),
     ("uhr.call-paths/1", &["call-paths", "rec", "--function", "lex", "--callers"]),
     ("uhr.call-paths/1", &["call-paths", "rec", "--function", "parse_json", "--callees"]),
+    ("uhr.annotate/1", &["annotate", "rec", "--function", "lex"]),
+    ("uhr.annotate/1", &["annotate", "rec", "--function", "lex", "--asm"]),
+    ("uhr.annotate/1", &["annotate", "rec", "--function", "malloc", "--asm", "--metric", "page-faults"]),
+    ("uhr.annotate/1", &["annotate", "rec", "--function", "main", "--limit", "1", "--under", "parse_json"]),
+    ("uhr.query/1", &["query", "rec", "--group-by", "instruction,file"]),
+    ("uhr.query/1", &["query", "rec", "--group-by", "address,line"]),
     ("uhr.waker-chains/1", &["call-paths", "rec", "--wakers", "--limit", "1"]),
     ("uhr.flamegraph/1", &["flamegraph", "rec", "-o", "cpu.svg"]),
     ("uhr.export/1", &["export", "rec", "--format", "collapsed", "-o", "stacks.txt"]),
@@ -152,4 +158,23 @@ fn a_recording_without_names_answers_and_says_what_it_is() {
     assert_eq!(text.status, 0, "{}", text.stderr);
     // The program is not on this machine: its code stays as module and offset.
     assert!(text.stdout.contains(" · captured") && text.stdout.contains("app+0x"), "{}", text.stdout);
+}
+
+#[test]
+fn a_recording_of_an_uhr_that_kept_no_code_still_answers() {
+    let fixture = Fixture::new();
+    let path = fixture.path("rec/manifest.json");
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for table in ["code", "code_lines"] {
+        std::fs::remove_file(fixture.path(&format!("rec/{table}.parquet"))).unwrap();
+        manifest["table_bytes"].as_object_mut().unwrap().remove(table).unwrap();
+    }
+    std::fs::write(path, manifest.to_string()).unwrap();
+    let answer = fixture.run(&["annotate", "rec", "--function", "lex", "--asm", "--json"]).json();
+    assert_eq!(answer["rows"][0]["address"], "0x1200", "{answer}");
+    assert_eq!(answer["rows"][0]["text"], Value::Null, "{answer}");
+    assert!(answer["coverage"]["notes"].to_string().contains("holds no code"), "{answer}");
+    let lines = fixture.run(&["annotate", "rec", "--function", "lex", "--json"]).json();
+    assert_eq!(lines["rows"][0]["line"], 90, "{lines}");
+    assert_eq!(fixture.run(&["query", "rec", "--group-by", "instruction"]).status, 0);
 }

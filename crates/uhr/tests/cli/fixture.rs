@@ -5,10 +5,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use uhr_model::{FrameMode, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
+use uhr_model::{FrameMode, ModuleKind, NoCode, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_recording::tables::{
-    FaultRow, FrameRow, LocationRow, ModuleRow, OffCpuRow, ProcessRow, ResidentRow, SampleRow, StackRow,
-    ThreadRow,
+    CodeLineRow, FaultRow, FrameRow, LocationRow, MachineCodeRow, ModuleRow, OffCpuRow, ProcessRow,
+    ResidentRow, SampleRow, StackRow, ThreadRow,
 };
 use uhr_recording::{
     Clock, Finalized, Host, Manifest, Recording, RecordingWriter, SampleLedger, Settings, State, Window,
@@ -322,6 +322,39 @@ fn names(name_of: &dyn Fn(&str) -> String) -> Finalized {
     Finalized {
         locations: named.chain([unnamed]).collect(),
         module_symbols: vec![Some("dwarf".into()), Some("symbol-table".into())],
+        code: code(),
+        code_lines: code_lines(),
         ..Finalized::default()
     }
+}
+
+/// `lex` is a division, an addition, a jump back to the division, and its end; `parse_json` is what no compiler made; of
+/// `malloc` there is nothing.
+fn code() -> Vec<MachineCodeRow> {
+    let row = |module, start, bytes: Vec<u8>| MachineCodeRow {
+        module,
+        start,
+        end: start + bytes.len() as u64,
+        bytes,
+        missing: None,
+    };
+    let noise = (0..200u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    vec![
+        row(0, 0x1100, noise),
+        row(0, 0x1200, vec![0x48, 0xf7, 0xf9, 0x48, 0x01, 0xc3, 0x75, 0xf8, 0xc3]),
+        MachineCodeRow { end: 0x9_1300, missing: Some(NoCode::TooLong.code()), ..row(1, 0x1300, Vec::new()) },
+    ]
+}
+
+/// The addition of `lex` was inlined from another function.
+fn code_lines() -> Vec<CodeLineRow> {
+    let row = |address, depth, function: &str, line| CodeLineRow {
+        module: 0,
+        address,
+        depth,
+        function: Some(function.to_owned()),
+        file: Some("/src/parse.c".to_owned()),
+        line: Some(line),
+    };
+    vec![row(0x1200, 0, "lex", 90), row(0x1203, 0, "add_token", 71), row(0x1203, 1, "lex", 91)]
 }

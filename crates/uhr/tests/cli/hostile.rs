@@ -31,6 +31,16 @@ fn control_characters_never_reach_the_terminal() {
 }
 
 #[test]
+fn bytes_that_are_no_code_are_shown_as_such() {
+    let fixture = Fixture::with_name_of("parse_json", HOSTILE);
+    for form in [&[][..], &["--json"]] {
+        let ran = fixture.run(&[&["annotate", "rec", "--function", "script", "--asm"], form].concat());
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        assert_harmless(&ran.stdout, "annotate");
+    }
+}
+
+#[test]
 fn errors_repeat_names_harmlessly() {
     let fixture = Fixture::new();
     let asked = "no\x1b[31msuch\nfunction";

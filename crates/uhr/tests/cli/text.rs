@@ -54,6 +54,14 @@ fn query_with_filters_and_more_rows() {
 }
 
 #[test]
+fn annotate() {
+    golden("annotate-lines", &["annotate", "rec", "--function", "parse_json"], 100);
+    golden("annotate-instructions", &["annotate", "rec", "--function", "lex", "--asm"], 100);
+    golden("annotate-no-code", &["annotate", "rec", "--function", "malloc", "--asm"], 70);
+    golden("query-instruction", &["query", "rec", "--group-by", "instruction"], 100);
+}
+
+#[test]
 fn query_by_thread_time_and_wait() {
     golden("query-thread", &["query", "rec", "--group-by", "thread"], 100);
     golden("query-time", &["query", "rec", "--group-by", "time:2s"], 100);

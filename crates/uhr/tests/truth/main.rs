@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "what this host cannot do is skipped loudly")]
 
 mod agreement;
+mod annotate;
 mod calls;
 mod capabilities;
 mod cgroups;
