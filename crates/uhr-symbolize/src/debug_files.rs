@@ -12,7 +12,7 @@ use object::{Endianness, Object, ReadCache, ReadRef};
 use uhr_model::BuildId;
 use uhr_model::object::{DebugLink, ElfFile};
 
-use crate::{FoundBy, Mismatch, Note};
+use crate::{ElfSource, FoundBy, Mismatch, Note, Origin};
 
 /// Where distributions install debug files.
 const DEBUG_FOLDER: &str = "usr/lib/debug";
@@ -24,13 +24,23 @@ pub(crate) struct DebugFile {
     pub(crate) file: ReadCache<File>,
 }
 
-/// Where to look: the roots of file systems, and the module's path in them.
-pub(crate) struct Places<'a> {
-    pub(crate) path: &'a Path,
-    pub(crate) root: Option<&'a Path>,
+impl DebugFile {
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::DebugFile { path: self.path.clone(), found_by: self.found_by }
+    }
 }
 
-impl Places<'_> {
+/// Where to look: the roots of file systems, and the module's path in them.
+pub(crate) struct Places<'a> {
+    path: &'a Path,
+    root: Option<&'a Path>,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn of(source: &ElfSource<'a>) -> Self {
+        Self { path: source.path, root: source.root }
+    }
+
     /// The program's own file system first; the host's too, since a match is proven.
     fn roots(&self) -> impl Iterator<Item = &Path> {
         self.root.into_iter().chain([Path::new("/")])
@@ -45,7 +55,7 @@ impl Places<'_> {
         })
     }
 
-    fn by_build_id(&self, id: &BuildId, notes: &mut Vec<Note>) -> Option<DebugFile> {
+    pub(crate) fn by_build_id(&self, id: &BuildId, notes: &mut Vec<Note>) -> Option<DebugFile> {
         let place = build_id_path(id)?;
         self.roots().find_map(|root| {
             let path = root.join(&place);

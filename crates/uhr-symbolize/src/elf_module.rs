@@ -15,23 +15,14 @@ use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
 use crate::plt::LinkageStubs;
 use crate::unwind_entry::UnwindEntries;
-use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
+use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle, mini_debug};
 
 /// Answers `addresses` (sorted) from an ELF file.
 pub(crate) fn symbolize_file(source: &ElfSource<'_>, addresses: &[RelativeAddress]) -> ModuleSymbols {
-    let Some(file) = open_regular(source.open) else {
-        return ModuleSymbols::unnamed(addresses, Unsymbolized::FileMissing, Vec::new());
-    };
-    survive(addresses, || {
-        let file = ReadCache::new(file);
-        let Ok(elf) = ElfFile::parse(&file) else {
-            return ModuleSymbols::unnamed(addresses, Unsymbolized::Malformed, Vec::new());
-        };
-        if source.build_id.is_some() && elf.build_id.as_ref() != source.build_id {
-            let note = Note::FileChanged { path: source.path.to_owned() };
-            return ModuleSymbols::unnamed(addresses, Unsymbolized::FileChanged, vec![note]);
-        }
-        with_debug_file(source, &elf, &file, addresses)
+    survive(addresses, || match open_module(source) {
+        Ok((elf, file)) => with_debug_file(source, &elf, &file, addresses),
+        Err((reason, notes)) => from_debug_file_alone(source, addresses)
+            .unwrap_or_else(|| ModuleSymbols::unnamed(addresses, reason, notes)),
     })
 }
 
@@ -55,45 +46,81 @@ fn survive(addresses: &[RelativeAddress], work: impl FnOnce() -> ModuleSymbols) 
         .unwrap_or_else(|_| ModuleSymbols::unnamed(addresses, Unsymbolized::Malformed, Vec::new()))
 }
 
+/// The module's file, if it is the one that ran.
+fn open_module(source: &ElfSource<'_>) -> Result<(ElfFile, ReadCache<File>), (Unsymbolized, Vec<Note>)> {
+    let file = open_regular(source.open).ok_or((Unsymbolized::FileMissing, Vec::new()))?;
+    let file = ReadCache::new(file);
+    let elf = ElfFile::parse(&file).map_err(|_| (Unsymbolized::Malformed, Vec::new()))?;
+    if source.build_id.is_some() && elf.build_id.as_ref() != source.build_id {
+        let note = Note::FileChanged { path: source.path.to_owned() };
+        return Err((Unsymbolized::FileChanged, vec![note]));
+    }
+    Ok((elf, file))
+}
+
 fn with_debug_file(
     source: &ElfSource<'_>,
     elf: &ElfFile,
     file: &ReadCache<File>,
     addresses: &[RelativeAddress],
 ) -> ModuleSymbols {
-    let places = Places { path: source.path, root: source.root };
     let mut notes = Vec::new();
     let own_lines = elf.section(".debug_info").or_else(|| elf.section(".zdebug_info")).is_some();
-    let debug_file = if own_lines { None } else { places.find(elf, &mut notes) };
-
+    if own_lines {
+        return answer(source, (elf, file), &[file], (file, source.path), Origin::Dwarf, notes, addresses);
+    }
+    if let Some(found) = Places::of(source).find(elf, &mut notes) {
+        let debug = &found.file;
+        let files = [file, debug];
+        return answer(source, (elf, file), &files, (debug, &found.path), found.origin(), notes, addresses);
+    }
     let mut symbols = ElfSymbols::default();
     symbols.add_file(file);
-    let origin;
-    let sections;
-    let alternate;
-    match &debug_file {
-        Some(found) => {
-            symbols.add_file(&found.file);
-            origin = Origin::DebugFile { path: found.path.clone(), found_by: found.found_by };
-            sections = read_lines(&found.file, &found.path, &mut notes);
-            alternate = places.alternate(&found.file, &found.path, &mut notes);
-        }
-        None => {
-            origin = if own_lines { Origin::Dwarf } else { Origin::SymbolTable };
-            sections = if own_lines { read_lines(file, source.path, &mut notes) } else { None };
-            alternate = if own_lines { places.alternate(file, source.path, &mut notes) } else { None };
-        }
+    let packed = mini_debug::unpack(elf, file).unwrap_or_else(|_| {
+        notes.push(Note::MiniDebugDamaged { path: source.path.to_owned() });
+        None
+    });
+    if let Some(packed) = &packed {
+        symbols.add_file(packed.as_slice());
     }
+    let origin = if packed.is_some() { Origin::MiniDebug } else { Origin::SymbolTable };
+    let names = Names { functions: symbols.into_ranges(), lines: None };
+    names.answer(elf, file, addresses, origin, notes)
+}
+
+/// The file that ran is not there, but its debug file has its build id: that has the same segments and all names.
+fn from_debug_file_alone(source: &ElfSource<'_>, addresses: &[RelativeAddress]) -> Option<ModuleSymbols> {
+    let mut notes = Vec::new();
+    let found = Places::of(source).by_build_id(source.build_id?, &mut notes)?;
+    let elf = ElfFile::parse(&found.file).ok()?;
+    let file = &found.file;
+    Some(answer(source, (&elf, file), &[file], (file, &found.path), found.origin(), notes, addresses))
+}
+
+/// Answers from the symbols of `symbol_files` and the DWARF of one file. `module` tells addresses and linkage stubs.
+fn answer(
+    source: &ElfSource<'_>,
+    (elf, module): (&ElfFile, &ReadCache<File>),
+    symbol_files: &[&ReadCache<File>],
+    (debug, debug_path): (&ReadCache<File>, &Path),
+    origin: Origin,
+    mut notes: Vec<Note>,
+    addresses: &[RelativeAddress],
+) -> ModuleSymbols {
+    let mut symbols = ElfSymbols::default();
+    symbol_files.iter().for_each(|&file| symbols.add_file(file));
+    let sections = read_lines(debug, debug_path, &mut notes);
+    let alternate = Places::of(source).alternate(debug, debug_path, &mut notes);
     let shared = alternate.as_ref().and_then(|file| read_lines(file, source.path, &mut notes));
     let lines = sections.as_ref().and_then(|sections| match Lines::new(sections, shared.as_ref()) {
         Ok(lines) => Some(lines),
         Err(error) => {
-            notes.push(note_of(&error, source.path));
+            notes.push(note_of(&error, debug_path));
             None
         }
     });
     let names = Names { functions: symbols.into_ranges(), lines };
-    names.answer(elf, file, addresses, origin, notes)
+    names.answer(elf, module, addresses, origin, notes)
 }
 
 fn read_lines<'d, R: ReadRef<'d>>(file: R, path: &Path, notes: &mut Vec<Note>) -> Option<DebugSections<'d>> {

@@ -17,6 +17,7 @@ mod elf_module;
 mod elf_symbols;
 mod jitdump;
 mod kernel;
+mod mini_debug;
 mod note;
 mod perf_map;
 mod plt;
@@ -113,6 +114,8 @@ pub enum Origin {
     Nowhere,
     /// The symbol tables of the file itself.
     SymbolTable,
+    /// The symbol tables of the file itself, one of them packed in `.gnu_debugdata`.
+    MiniDebug,
     /// The file's own DWARF, and its symbol tables.
     Dwarf,
     /// A separate debug file, and the symbol tables of both.

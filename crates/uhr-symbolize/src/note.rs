@@ -23,6 +23,11 @@ pub enum Note {
         /// The name that the debug link gives.
         path: PathBuf,
     },
+    /// The symbols packed in `.gnu_debugdata` could not be read.
+    MiniDebugDamaged {
+        /// The file that they are in.
+        path: PathBuf,
+    },
     /// Debug information could not be read: names are from symbol tables, without lines.
     DebugInfoDamaged {
         /// The file that it is in.
@@ -66,6 +71,9 @@ impl fmt::Display for Note {
             }
             Self::AlternateMissing { path } => {
                 write!(f, "shared debug file {} is missing: some names and lines are lost", path.display())
+            }
+            Self::MiniDebugDamaged { path } => {
+                write!(f, "the packed symbols (.gnu_debugdata) of {} are damaged: not used", path.display())
             }
             Self::DebugInfoDamaged { path } => {
                 write!(f, "debug information of {} is damaged: no lines", path.display())

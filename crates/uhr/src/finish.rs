@@ -241,6 +241,7 @@ fn words(origin: &Origin) -> Option<String> {
     Some(match origin {
         Origin::Nowhere => return None,
         Origin::SymbolTable => "symbol table".to_owned(),
+        Origin::MiniDebug => "symbol table (.gnu_debugdata)".to_owned(),
         Origin::Dwarf => "debug information".to_owned(),
         Origin::DebugFile { path, found_by } => {
             let how = match found_by {
