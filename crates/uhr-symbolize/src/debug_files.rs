@@ -46,6 +46,24 @@ impl<'a> Places<'a> {
         self.root.into_iter().chain([Path::new("/")])
     }
 
+    /// The path that the module was mapped from.
+    pub(crate) fn path(&self) -> &Path {
+        self.path
+    }
+
+    /// Where a path may be, in each of the file systems. It cannot leave them by `..`.
+    pub(crate) fn in_roots(&self, path: &Path) -> Vec<PathBuf> {
+        let mut inside = PathBuf::new();
+        for part in path.components() {
+            match part {
+                Component::Normal(part) => inside.push(part),
+                Component::ParentDir => drop(inside.pop()),
+                _ => {}
+            }
+        }
+        self.roots().map(|root| root.join(&inside)).collect()
+    }
+
     /// The debug file of a module.
     pub(crate) fn find(&self, elf: &ElfFile, notes: &mut Vec<Note>) -> Option<DebugFile> {
         let by_id = elf.build_id.as_ref().and_then(|id| self.by_build_id(id, notes));

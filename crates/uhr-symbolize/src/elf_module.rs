@@ -14,6 +14,7 @@ use crate::demangle::is_rust;
 use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
 use crate::plt::LinkageStubs;
+use crate::split_dwarf::SplitFiles;
 use crate::unwind_entry::UnwindEntries;
 use crate::{ElfSource, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle, mini_debug};
 
@@ -110,9 +111,11 @@ fn answer(
     let mut symbols = ElfSymbols::default();
     symbol_files.iter().for_each(|&file| symbols.add_file(file));
     let sections = read_lines(debug, debug_path, &mut notes);
-    let alternate = Places::of(source).alternate(debug, debug_path, &mut notes);
+    let places = Places::of(source);
+    let alternate = places.alternate(debug, debug_path, &mut notes);
     let shared = alternate.as_ref().and_then(|file| read_lines(file, source.path, &mut notes));
-    let lines = sections.as_ref().and_then(|sections| match Lines::new(sections, shared.as_ref()) {
+    let split = SplitFiles::new(&places, debug_path);
+    let lines = sections.as_ref().and_then(|sections| match Lines::new(sections, shared.as_ref(), &split) {
         Ok(lines) => Some(lines),
         Err(error) => {
             notes.push(note_of(&error, debug_path));
@@ -120,7 +123,9 @@ fn answer(
         }
     });
     let names = Names { functions: symbols.into_ranges(), lines };
-    names.answer(elf, module, addresses, origin, notes)
+    let mut answer = names.answer(elf, module, addresses, origin, notes);
+    answer.notes.extend(split.note());
+    answer
 }
 
 fn read_lines<'d, R: ReadRef<'d>>(file: R, path: &Path, notes: &mut Vec<Note>) -> Option<DebugSections<'d>> {

@@ -19,9 +19,11 @@ mod jitdump;
 mod kernel;
 mod mini_debug;
 mod note;
+mod partial_units;
 mod perf_map;
 mod plt;
 mod runtime_name;
+mod split_dwarf;
 mod unwind_entry;
 
 use std::path::{Path, PathBuf};

@@ -23,6 +23,14 @@ pub enum Note {
         /// The name that the debug link gives.
         path: PathBuf,
     },
+    /// Debug information is split, and files that hold parts of it were not found: code of those has lines, but no
+    /// inlined functions.
+    SplitMissing {
+        /// One of them, as the compiler named it.
+        path: PathBuf,
+        /// How many.
+        files: usize,
+    },
     /// The symbols packed in `.gnu_debugdata` could not be read.
     MiniDebugDamaged {
         /// The file that they are in.
@@ -71,6 +79,13 @@ impl fmt::Display for Note {
             }
             Self::AlternateMissing { path } => {
                 write!(f, "shared debug file {} is missing: some names and lines are lost", path.display())
+            }
+            Self::SplitMissing { path, files } => {
+                let which = path.display();
+                write!(
+                    f,
+                    "{files} split debug files (.dwo or .dwp) are missing, such as {which}: no inlined functions there"
+                )
             }
             Self::MiniDebugDamaged { path } => {
                 write!(f, "the packed symbols (.gnu_debugdata) of {} are damaged: not used", path.display())
