@@ -39,7 +39,9 @@ impl WalkCheck {
             };
             let last = common.checked_sub(1).map_or(Avma(0), |at| kernel[at].lookup());
             let (kernel, user) = (rest(kernel, kernel_ending), rest(user, user_ending));
-            self.told.push(format!("walks differ behind frame {common} ({last}): kernel {kernel}; user space {user}"));
+            self.told.push(format!(
+                "walks differ behind frame {common} ({last}): kernel {kernel}; user space {user}"
+            ));
         }
     }
 }

@@ -28,8 +28,8 @@ pub use cost::ProgramCost;
 pub use counters::{Counters, WALKS};
 pub use error::LoadError;
 pub use event::{
-    Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker, WalkEnd,
-    Why, Woken,
+    Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker,
+    WalkEnd, Why, Woken,
 };
 pub use options::{Options, Scope};
 pub use probe::{Feature, WALKER, check_rights, features, purpose};

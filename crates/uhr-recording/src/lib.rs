@@ -24,7 +24,7 @@ mod writer;
 
 pub use columns::{Column, ColumnDoc, Table};
 pub use error::RecordingError;
-pub use finalize::{CpuWeights, Finalized, Scale, finalize, kernel_threads};
+pub use finalize::{Added, CpuWeights, Finalized, Scale, add_names, finalize, kernel_threads};
 pub use manifest::{
     Clock, CpuTicks, Host, Ledger, MachineLoad, Manifest, ProgramCost, SampleLedger, Settings, State,
     UhrCost, Window, new_id,

@@ -65,6 +65,14 @@ pub struct ElfSource<'a> {
     pub build_id: Option<&'a BuildId>,
     /// The folder that was the root of the program's file system, if not `/`: debug files are looked for in it first.
     pub root: Option<&'a Path>,
+    /// Where debug files are asked for that are on no disk here, if anywhere.
+    pub elsewhere: Option<&'a dyn DebugFiles>,
+}
+
+/// A place where debug files are found by build id, such as debuginfod servers.
+pub trait DebugFiles: std::fmt::Debug + Sync {
+    /// Where the debug file of a build now is, if there is one. Its build id is checked before it is used.
+    fn find(&self, id: &BuildId) -> Option<PathBuf>;
 }
 
 /// One place in the source.
@@ -107,6 +115,8 @@ pub enum FoundBy {
     BuildId,
     /// By the name in `.gnu_debuglink`, with the checksum that stands there.
     DebugLink,
+    /// By build id, from the place that [`ElfSource::elsewhere`] names.
+    Elsewhere,
 }
 
 /// Where the names came from.

@@ -56,7 +56,13 @@ impl Split {
 
     fn look_up(&self) -> ModuleSymbols {
         let path = Path::new("/opt/app/a.c.out");
-        let source = ElfSource { open: &self.program, path, build_id: None, root: Some(self.root.path()) };
+        let source = ElfSource {
+            open: &self.program,
+            path,
+            build_id: None,
+            root: Some(self.root.path()),
+            elsewhere: None,
+        };
         look_up(source, self.base, &[self.hidden])
     }
 
@@ -175,7 +181,7 @@ fn an_open_file_that_was_deleted() {
     let held = fs::File::open(&program).unwrap();
     fs::remove_file(&program).unwrap();
     let open = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-    let source = ElfSource { open: &open, path: &program, build_id: None, root: None };
+    let source = ElfSource { open: &open, path: &program, build_id: None, root: None, elsewhere: None };
     assert_eq!(name(&look_up(source, base, &[hidden]).results[0]), "hidden");
 }
 

@@ -78,7 +78,8 @@ impl UnwindModule {
             if start < covered {
                 continue;
             }
-            let end = entries.simple_rows(offset, &mut context, &mut |start, end, row| table.push(start..end, row));
+            let end =
+                entries.simple_rows(offset, &mut context, &mut |start, end, row| table.push(start..end, row));
             covered = end.unwrap_or(covered).max(covered);
         }
         let entry = self.entry_function();
@@ -93,8 +94,8 @@ impl UnwindModule {
 
 /// The entries of both sections by address; of two that begin at the same one the first section's.
 fn in_order(sections: [&Entries; 2]) -> impl Iterator<Item = (&Entries, u64, u32)> {
-    let [mut first, mut second] =
-        sections.map(|entries| entries.all().iter().map(move |&(start, offset)| (entries, start, offset)).peekable());
+    let [mut first, mut second] = sections
+        .map(|entries| entries.all().iter().map(move |&(start, offset)| (entries, start, offset)).peekable());
     std::iter::from_fn(move || match (first.peek(), second.peek()) {
         (Some(one), Some(other)) if other.1 < one.1 => second.next(),
         (Some(_), _) => first.next(),

@@ -176,10 +176,7 @@ fn pushed_at<'a, S: UnwindSection<Slice<'a>>>(
 
 /// Where the registers are in a signal's frame, from rsp on, as glibc says it: `struct rt_sigframe` without its return
 /// address, then `uc_mcontext` (arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h).
-fn is_glibcs_signal_frame<'a, S: UnwindSection<Slice<'a>>>(
-    section: &S,
-    row: &UnwindTableRow<usize>,
-) -> bool {
+fn is_glibcs_signal_frame<'a, S: UnwindSection<Slice<'a>>>(section: &S, row: &UnwindTableRow<usize>) -> bool {
     let at_sp = |expression: &UnwindExpression<usize>, is_read: bool, at: i64| {
         let found = operations::<S, 2>(section, expression);
         matches!(

@@ -12,8 +12,8 @@ use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
 use uhr_recording::{Finalized, FrameHint, Manifest, Recording, RecordingError, Table, finalize};
 use uhr_symbolize::{
-    ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
-    Unnamed, symbolize,
+    DebugFiles, ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap,
+    Symbolized, Unnamed, symbolize,
 };
 
 /// The files of modules that were opened while the target ran.
@@ -28,7 +28,7 @@ const MAX_NOTES: usize = 10;
 /// If the disk is full or gone; the captured recording stays as it is.
 pub(crate) fn finish(folder: &Path, held: &Held) -> Result<Manifest, RecordingError> {
     let recording = Recording::open(folder)?;
-    let names = names_with(&recording, held)?;
+    let names = names_with(&recording, &Files { held: Some(held), elsewhere: None })?;
     finalize(&recording, names)
 }
 
@@ -37,10 +37,27 @@ pub(crate) fn finish(folder: &Path, held: &Held) -> Result<Manifest, RecordingEr
 /// # Errors
 /// If its tables cannot be read.
 pub(crate) fn names(recording: &Recording) -> Result<Finalized, RecordingError> {
-    names_with(recording, &Held::new())
+    names_from(recording, None)
 }
 
-fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, RecordingError> {
+/// The same, with a place to ask for debug files that are on no disk here.
+///
+/// # Errors
+/// If its tables cannot be read.
+pub(crate) fn names_from(
+    recording: &Recording,
+    elsewhere: Option<&dyn DebugFiles>,
+) -> Result<Finalized, RecordingError> {
+    names_with(recording, &Files { held: None, elsewhere })
+}
+
+/// Where files of modules are, besides the disk.
+struct Files<'a> {
+    held: Option<&'a Held>,
+    elsewhere: Option<&'a dyn DebugFiles>,
+}
+
+fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, RecordingError> {
     let frames: Frames = recording.table()?;
     let modules = recording.modules()?;
     let kernel = Kernel::of(recording);
@@ -57,7 +74,7 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
         .map(|(module, rows)| {
             let addresses: Vec<RelativeAddress> =
                 rows.iter().map(|&row| RelativeAddress(frames.address[row])).collect();
-            name_module(recording, module, &addresses, held, &kernel)
+            name_module(recording, module, &addresses, files, &kernel)
         })
         .collect();
 
@@ -157,17 +174,18 @@ fn name_module(
     recording: &Recording,
     module: &ModuleRow,
     addresses: &[RelativeAddress],
-    held: &Held,
+    files: &Files<'_>,
     kernel: &Kernel,
 ) -> ModuleSymbols {
     match ModuleKind::from_code(module.kind) {
         _ if addresses.is_empty() => unnamed(addresses, Unsymbolized::NoSymbol),
-        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, held),
+        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, files),
         Some(ModuleKind::Kernel) => match kernel {
             Kernel::Symbols(text) => symbolize(&ModuleSource::Kernel(&KernelSymbols::parse(text)), addresses),
             Kernel::OtherBoot => unnamed(addresses, Unsymbolized::FileMissing),
         },
-        Some(ModuleKind::Vdso) => match vdso_image() {
+        // That of another kernel is another file.
+        Some(ModuleKind::Vdso) => match vdso_image().filter(|_| matches!(kernel, Kernel::Symbols(_))) {
             Some(image) => symbolize(&ModuleSource::Vdso { image: &image }, addresses),
             None => unnamed(addresses, Unsymbolized::FileMissing),
         },
@@ -176,10 +194,10 @@ fn name_module(
     }
 }
 
-fn name_elf(module: &ModuleRow, addresses: &[RelativeAddress], held: &Held) -> ModuleSymbols {
+fn name_elf(module: &ModuleRow, addresses: &[RelativeAddress], files: &Files<'_>) -> ModuleSymbols {
     let build_id: Option<BuildId> = module.build_id.as_deref().and_then(|id| id.parse().ok());
     let path = PathBuf::from(&module.path);
-    let file = held.get(&ModuleId(module.id));
+    let file = files.held.and_then(|held| held.get(&ModuleId(module.id)));
     let open = match file {
         Some(held) => PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd())),
         // Without a build id nothing would tell whether this is the file that ran.
@@ -189,7 +207,8 @@ fn name_elf(module: &ModuleRow, addresses: &[RelativeAddress], held: &Held) -> M
         None => path.clone(),
     };
     let root = file.and_then(|held| held.root.as_deref());
-    let source = ElfSource { open: &open, path: &path, build_id: build_id.as_ref(), root };
+    let elsewhere = files.elsewhere;
+    let source = ElfSource { open: &open, path: &path, build_id: build_id.as_ref(), root, elsewhere };
     symbolize(&ModuleSource::Elf(source), addresses)
 }
 
@@ -247,6 +266,7 @@ fn words(origin: &Origin) -> Option<String> {
             let how = match found_by {
                 FoundBy::BuildId => "build id",
                 FoundBy::DebugLink => "debug link",
+                FoundBy::Elsewhere => "build id, from debuginfod",
             };
             format!("debug file {} (by {how})", path.display())
         }

@@ -6,8 +6,8 @@ use uhr_model::{Avma, CodeAddress, StackEnding, StackId, WaitKind};
 
 use super::Pipeline;
 use crate::procfs;
-use uhr_unwind::{ProcessMemory, TargetMemory};
 use crate::waits::WaitStack;
+use uhr_unwind::{ProcessMemory, TargetMemory};
 
 /// What became of an attempt to read stacks from outside.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,8 +8,8 @@ use crate::address_space::AddressSpace;
 use crate::cgroup::membership::{self, Membership};
 use crate::procfs;
 use crate::sums::ThreadSums;
-use uhr_unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
+use uhr_unwind::ProcessUnwinder;
 
 impl Tasks {
     /// Takes in a process that lives already, with those of its threads that have events. What began meanwhile comes

@@ -11,8 +11,8 @@ use crate::perf::Body;
 use crate::pools::Pools;
 use crate::procfs;
 use crate::sums::ThreadSums;
-use uhr_unwind::ProcessUnwinder;
 use crate::waits::ThreadTime;
+use uhr_unwind::ProcessUnwinder;
 
 /// A process between two execs.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 
 mod frame_order;
 mod kernel_threads;
+mod late_names;
 mod parquet_table;
 mod stack_order;
 mod switch_cost;
@@ -14,6 +15,7 @@ mod weights;
 
 use frame_order::FrameOrder;
 pub use kernel_threads::kernel_threads;
+pub use late_names::{Added, add_names};
 use parquet_table::{copy, write_rows};
 use stack_order::StackOrder;
 use waits::{EarlierWaits, Waits};

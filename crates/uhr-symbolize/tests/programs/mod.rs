@@ -71,7 +71,7 @@ pub(crate) fn hex(digits: &str) -> u64 {
 }
 
 pub(crate) fn elf(program: &Path) -> ElfSource<'_> {
-    ElfSource { open: program, path: program, build_id: None, root: None }
+    ElfSource { open: program, path: program, build_id: None, root: None, elsewhere: None }
 }
 
 /// Looks up stated addresses.

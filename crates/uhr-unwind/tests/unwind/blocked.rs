@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use uhr_unwind::BlockedStack;
 use uhr_model::{Avma, StackEnding};
+use uhr_unwind::BlockedStack;
 
 use crate::target::{Target, compile};
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use uhr_model::object::ElfFile;
+use uhr_model::{Avma, CodeAddress, FileOffset, StackEnding};
 use uhr_unwind::{
     MAX_FRAMES, MemoryError, ProcessUnwinder, Registers, StackCopy, TargetMemory, UnwindCache, UnwindModule,
 };
-use uhr_model::object::ElfFile;
-use uhr_model::{Avma, CodeAddress, FileOffset, StackEnding};
 
 use crate::target::compile;
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use uhr_unwind::{FramePointers, Registers, StackCopy, TargetMemory};
 use uhr_model::{Avma, CodeAddress, StackEnding};
+use uhr_unwind::{FramePointers, Registers, StackCopy, TargetMemory};
 
 use crate::target::{Moment, Target, compile};
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use uhr_unwind::{FramePointers, ProcessMemory, TargetMemory};
 use uhr_model::{CodeAddress, StackEnding};
+use uhr_unwind::{FramePointers, ProcessMemory, TargetMemory};
 
 use crate::target::{Target, compile};
 

@@ -7,11 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use uhr_model::object::ElfFile;
+use uhr_model::{Avma, CodeAddress, FileOffset, StackEnding};
 use uhr_unwind::{
     ProcessMemory, ProcessUnwinder, Registers, StackCopy, TargetMemory, UnwindCache, UnwindModule,
 };
-use uhr_model::object::ElfFile;
-use uhr_model::{Avma, CodeAddress, FileOffset, StackEnding};
 
 /// Compiles a source file with these words in front of it and after it; panics with the compiler's message.
 pub(crate) fn compile(

@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// Write the stacks in the format of another tool
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(ExportArgs),
+    /// Look up the names of a recording again, and fill in what was missing
+    #[command(after_long_help = SYMBOLIZE_EXAMPLES)]
+    Symbolize(SymbolizeArgs),
     /// Print the JSON Schema of an answer, or the list of them
     Schema(SchemaArgs),
     /// Print the completions for a shell
@@ -113,6 +116,14 @@ const EXPORT_EXAMPLES: &str = "\
 Examples:
   uhr export rec --format collapsed -o stacks.txt
   uhr export rec --format collapsed | grep parse";
+
+const SYMBOLIZE_EXAMPLES: &str = "\
+Examples:
+  uhr symbolize rec                after debug files were installed
+  uhr symbolize rec --json
+
+Nothing that was captured is changed, and no name is taken away. Files are found at their old
+path, and by build id under /usr/lib/debug; a file of another build is never used.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -275,6 +286,13 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportFormat {
     /// Collapsed stacks, as flame graph tools read them.
     Collapsed,
+}
+
+/// Arguments of `uhr symbolize`.
+#[derive(Debug, Args)]
+pub(crate) struct SymbolizeArgs {
+    #[command(flatten)]
+    pub(crate) about: About,
 }
 
 /// Arguments of `uhr schema`.

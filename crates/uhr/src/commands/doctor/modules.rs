@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use object::ReadCache;
 use schemars::JsonSchema;
 use serde::Serialize;
-use uhr_unwind::{FramePointers, UnwindModule};
 use uhr_model::object::ElfFile;
 use uhr_symbolize::{ElfSource, ModuleSource, Origin, symbolize};
+use uhr_unwind::{FramePointers, UnwindModule};
 
 /// Files that are looked at: a browser has some 200.
 const MOST_FILES: usize = 256;
@@ -149,9 +149,11 @@ impl<'a> Mapping<'a> {
             path: Path::new(OsStr::from_bytes(self.path)),
             build_id: elf.build_id.as_ref(),
             root: Some(&root),
+            elsewhere: None,
         };
         match symbolize(&ModuleSource::Elf(source), &[]).origin {
             Origin::DebugFile { .. } => Symbols::DebugFile,
+            Origin::MiniDebug => Symbols::Functions,
             _ if has(".symtab") => Symbols::Functions,
             _ => Symbols::Exported,
         }
