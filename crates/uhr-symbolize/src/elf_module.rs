@@ -13,6 +13,7 @@ use crate::debug_files::{Places, open_regular};
 use crate::demangle::is_rust;
 use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
+use crate::go_table::GoTable;
 use crate::plt::LinkageStubs;
 use crate::split_dwarf::SplitFiles;
 use crate::unwind_entry::UnwindEntries;
@@ -35,7 +36,7 @@ pub(crate) fn symbolize_image(image: &[u8], addresses: &[RelativeAddress]) -> Mo
         };
         let mut symbols = ElfSymbols::default();
         symbols.add_file(image);
-        let names = Names { functions: symbols.into_ranges(), lines: None };
+        let names = Names { functions: symbols.into_ranges(), lines: None, go: None };
         names.answer(&elf, image, addresses, Origin::SymbolTable, Vec::new())
     })
 }
@@ -84,8 +85,13 @@ fn with_debug_file(
     if let Some(packed) = &packed {
         symbols.add_file(packed.as_slice());
     }
-    let origin = if packed.is_some() { Origin::MiniDebug } else { Origin::SymbolTable };
-    let names = Names { functions: symbols.into_ranges(), lines: None };
+    let go = GoTable::new(elf, file);
+    let origin = match (&go, &packed) {
+        (Some(_), _) => Origin::GoTable,
+        (None, Some(_)) => Origin::MiniDebug,
+        (None, None) => Origin::SymbolTable,
+    };
+    let names = Names { functions: symbols.into_ranges(), lines: None, go };
     names.answer(elf, file, addresses, origin, notes)
 }
 
@@ -122,7 +128,7 @@ fn answer(
             None
         }
     });
-    let names = Names { functions: symbols.into_ranges(), lines };
+    let names = Names { functions: symbols.into_ranges(), lines, go: None };
     let mut answer = names.answer(elf, module, addresses, origin, notes);
     answer.notes.extend(split.note());
     answer
@@ -147,6 +153,8 @@ fn note_of(error: &DwarfError, path: &Path) -> Note {
 struct Names<'d> {
     functions: FunctionRanges<'d>,
     lines: Option<Lines<'d>>,
+    /// Go's own table, of a module without DWARF.
+    go: Option<GoTable<'d>>,
 }
 
 impl Names<'_> {
@@ -167,7 +175,10 @@ impl Names<'_> {
         let mut results = Vec::with_capacity(addresses.len());
         for &address in addresses {
             let found = elf.segments.svma_of_relative(address).map(|at| {
-                self.find(at, &entry, &mut damaged).or_else(|start| named_stub(stub(at)).ok_or(start))
+                let by_go = self.go.as_ref().and_then(|table| table.find(at));
+                by_go
+                    .map_or_else(|| self.find(at, &entry, &mut damaged), Ok)
+                    .or_else(|start| named_stub(stub(at)).ok_or(start))
             });
             let found = found.unwrap_or(Err(None));
             let relative = |start| elf.segments.relative_of_svma(start);

@@ -15,6 +15,7 @@ mod demangle;
 mod dwarf;
 mod elf_module;
 mod elf_symbols;
+mod go_table;
 mod jitdump;
 mod kernel;
 mod mini_debug;
@@ -128,6 +129,8 @@ pub enum Origin {
     SymbolTable,
     /// The symbol tables of the file itself, one of them packed in `.gnu_debugdata`.
     MiniDebug,
+    /// The symbol tables of the file itself, and Go's own table of functions in `.gopclntab`.
+    GoTable,
     /// The file's own DWARF, and its symbol tables.
     Dwarf,
     /// A separate debug file, and the symbol tables of both.

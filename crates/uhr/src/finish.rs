@@ -261,6 +261,7 @@ fn words(origin: &Origin) -> Option<String> {
         Origin::Nowhere => return None,
         Origin::SymbolTable => "symbol table".to_owned(),
         Origin::MiniDebug => "symbol table (.gnu_debugdata)".to_owned(),
+        Origin::GoTable => "Go's function table (.gopclntab)".to_owned(),
         Origin::Dwarf => "debug information".to_owned(),
         Origin::DebugFile { path, found_by } => {
             let how = match found_by {

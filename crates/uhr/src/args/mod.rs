@@ -120,10 +120,12 @@ Examples:
 const SYMBOLIZE_EXAMPLES: &str = "\
 Examples:
   uhr symbolize rec                after debug files were installed
-  uhr symbolize rec --json
+  uhr symbolize rec --debuginfod=https://debuginfod.debian.net
+  DEBUGINFOD_URLS= uhr symbolize rec      without asking any server
 
 Nothing that was captured is changed, and no name is taken away. Files are found at their old
-path, and by build id under /usr/lib/debug; a file of another build is never used.";
+path, by build id under /usr/lib/debug, and in the cache of debuginfod; a file of another build
+is never used. Recording never asks a server.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -293,6 +295,11 @@ pub(crate) enum ExportFormat {
 pub(crate) struct SymbolizeArgs {
     #[command(flatten)]
     pub(crate) about: About,
+
+    /// Ask debuginfod servers for debug files that are on no disk here: these (several with blanks), or those of
+    /// DEBUGINFOD_URLS, which are asked without this option too. They are told the build ids
+    #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true)]
+    pub(crate) debuginfod: Option<Option<String>>,
 }
 
 /// Arguments of `uhr schema`.

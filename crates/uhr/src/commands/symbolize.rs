@@ -8,8 +8,10 @@ use serde::Serialize;
 use uhr_query::quoted;
 use uhr_recording::tables::Frames;
 use uhr_recording::{Added, Recording, State, add_names};
+use uhr_symbolize::DebugFiles;
 
 use crate::args::SymbolizeArgs;
+use crate::debug_servers::{self, DebugServers};
 use crate::failure::{Exit, Failure};
 use crate::terminal::Terminal;
 use crate::text::answer;
@@ -126,11 +128,14 @@ impl SymbolizeAnswer {
 /// If there is no such recording, it is being made, or it cannot be written.
 pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
     let recording = opening::recording(args.about.recording.as_deref())?;
-    let names = match recording.manifest.state {
-        State::Complete => finish::names(&recording)?,
-        _ => return Err(unfinished(&recording).into()),
-    };
-    let notes = names.notes.clone();
+    if recording.manifest.state != State::Complete {
+        return Err(unfinished(&recording).into());
+    }
+    let servers = debug_servers::chosen(args.debuginfod.as_ref())?;
+    let elsewhere = servers.as_ref().map(|servers| servers as &dyn DebugFiles);
+    let names = finish::names_from(&recording, elsewhere)?;
+    let mut notes = names.notes.clone();
+    notes.extend(servers.iter().flat_map(DebugServers::notes));
     let added = add_names(&recording, names)?;
     let recording = Recording::open(recording.folder())?;
     let answer = SymbolizeAnswer::of(&recording, &added, notes)?;

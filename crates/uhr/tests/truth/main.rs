@@ -22,6 +22,7 @@ mod intervals;
 mod jit;
 mod killed;
 mod languages;
+mod late_names;
 mod major_faults;
 mod native;
 mod overhead;
