@@ -168,7 +168,9 @@ pub fn symbolize(source: &ModuleSource<'_>, addresses: &[RelativeAddress]) -> Mo
         ModuleSource::Elf(elf) => elf_module::symbolize_file(elf, &sorted),
         ModuleSource::Vdso { image } => elf_module::symbolize_image(image, &sorted),
         ModuleSource::Kernel(kernel) => {
-            ModuleSymbols::of(Origin::KernelSymbols, &sorted, |at| kernel.find(at))
+            let mut symbols = ModuleSymbols::of(Origin::KernelSymbols, &sorted, |at| kernel.find(at));
+            symbols.notes.extend(kernel.is_restricted().then_some(Note::KernelRestricted));
+            symbols
         }
         ModuleSource::PerfMap(map) => ModuleSymbols::of(Origin::PerfMap, &sorted, |at| map.find(at)),
         ModuleSource::Jitdump(dump) => ModuleSymbols::of(Origin::Jitdump, &sorted, |at| dump.find(at)),

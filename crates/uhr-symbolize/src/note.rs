@@ -11,6 +11,8 @@ pub enum Note {
         /// The file.
         path: PathBuf,
     },
+    /// The kernel hides its addresses from this user.
+    KernelRestricted,
     /// A debug file was there, but belongs to another build.
     DebugFileRefused {
         /// The debug file.
@@ -69,6 +71,9 @@ impl fmt::Display for Note {
         match self {
             Self::FileChanged { path } => {
                 write!(f, "{} is another build than the one that ran", path.display())
+            }
+            Self::KernelRestricted => {
+                write!(f, "the kernel hides its names from this user: sudo sysctl kernel.kptr_restrict=0")
             }
             Self::DebugFileRefused { path, because } => {
                 let what = match because {

@@ -51,7 +51,7 @@ fn build(go: &Path, folder: &Path, out: &str, flags: &[&str]) -> PathBuf {
     let mut command = Command::new(go);
     command
         .current_dir(folder)
-        .env("GOCACHE", "/tmp/uhr-test-go-cache")
+        .env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go"))
         .env("GOFLAGS", "-mod=mod")
         .env("CGO_ENABLED", "0");
     command.arg("build").args(flags).arg("-o").arg(&out).arg(&source);

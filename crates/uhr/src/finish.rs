@@ -145,7 +145,7 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, p
                 done.locations.push(LocationRow {
                     frame,
                     depth: depth as u32,
-                    function: location.function.clone(),
+                    function: shown_name(location.function.as_deref(), found.kernel_module.as_deref()),
                     file: location.file.clone(),
                     line: location.line,
                     function_start: Some(found.start.0),
@@ -167,6 +167,15 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, p
                 reason: Some(unnamed.reason.code()),
             });
         }
+    }
+}
+
+/// The function's name, and behind it the kernel module that it is of, as the kernel itself prints it. The names of BPF
+/// programs say what they are.
+fn shown_name(function: Option<&str>, kernel_module: Option<&str>) -> Option<String> {
+    match (function?, kernel_module) {
+        (function, None | Some("bpf")) => Some(function.to_owned()),
+        (function, Some(module)) => Some(format!("{function} [{module}]")),
     }
 }
 
@@ -288,4 +297,21 @@ fn notes(named: &[ModuleSymbols]) -> Vec<String> {
         notes.push(format!("{more} more notes of this kind about names"));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_name;
+
+    #[test]
+    fn functions_of_kernel_modules_say_whose_they_are() {
+        let shown = |function, module| shown_name(Some(function), module).unwrap();
+        assert_eq!(shown("vfs_read", None), "vfs_read");
+        assert_eq!(shown("nft_do_chain", Some("nf_tables")), "nft_do_chain [nf_tables]");
+        assert_eq!(
+            shown("bpf_prog_6deef7357e7b4530_ingress", Some("bpf")),
+            "bpf_prog_6deef7357e7b4530_ingress"
+        );
+        assert_eq!(shown_name(None, Some("nf_tables")), None);
+    }
 }

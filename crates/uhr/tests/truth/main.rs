@@ -26,6 +26,7 @@ mod late_names;
 mod major_faults;
 mod native;
 mod overhead;
+mod replaced;
 mod shares;
 mod short_lives;
 mod statuses;
