@@ -9,28 +9,34 @@ use uhr_model::BuildId;
 use uhr_symbolize::DebugFiles;
 
 use crate::failure::{Exit, Failure};
-use crate::text::quantity;
+use crate::text::{answer, quantity};
 
 /// The servers of one run.
 #[derive(Debug)]
 pub(crate) struct DebugServers(Debuginfod);
 
-/// Those that `option` names, else those of `DEBUGINFOD_URLS`; `None` if neither does.
+/// Those that `option` names, else those of `DEBUGINFOD_URLS`; else none, and only their cache is looked at. `None` without
+/// a place for a cache.
 ///
 /// # Errors
-/// If the option is given and nothing names a server, or there is no place for a cache.
+/// If servers are asked for and nothing names one, or there is no place to keep what they send.
 pub(crate) fn chosen(option: Option<&Option<String>>) -> Result<Option<DebugServers>> {
     let named = option.and_then(Option::as_deref).map(str::to_owned);
     let urls = named.or_else(|| std::env::var("DEBUGINFOD_URLS").ok()).unwrap_or_default();
-    if urls.trim().is_empty() {
-        return if option.is_some() { Err(none_named().into()) } else { Ok(None) };
+    let asks = !urls.trim().is_empty();
+    if option.is_some() && !asks {
+        return Err(none_named().into());
     }
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let cache = Debuginfod::cache_path(variable).ok_or_else(|| {
-        Failure::new(Exit::Failed, "no-cache", "there is no place to keep what debuginfod servers send")
-            .hint("set DEBUGINFOD_CACHE_PATH to a folder")
-    })?;
+    let Some(cache) = Debuginfod::cache_path(variable) else {
+        return if asks { Err(no_cache().into()) } else { Ok(None) };
+    };
     Ok(Some(DebugServers(Debuginfod::new(&urls, &cache, Limits::default()))))
+}
+
+fn no_cache() -> Failure {
+    Failure::new(Exit::Failed, "no-cache", "there is no place to keep what debuginfod servers send")
+        .hint("set DEBUGINFOD_CACHE_PATH to a folder")
 }
 
 fn none_named() -> Failure {
@@ -45,10 +51,12 @@ impl DebugServers {
         let mut notes = report.failures;
         if report.fetched > 0 {
             let size = quantity::bytes(report.bytes as f64);
-            notes.push(format!("fetched {} debug files ({size}) from debuginfod", report.fetched));
+            let files = answer::plural(report.fetched, "debug file");
+            notes.push(format!("fetched {files} ({size}) from debuginfod"));
         }
         if report.absent > 0 {
-            notes.push(format!("no debuginfod server has the debug files of {} modules", report.absent));
+            let modules = answer::plural(report.absent, "module");
+            notes.push(format!("no debuginfod server has the debug files of {modules}"));
         }
         notes
     }
