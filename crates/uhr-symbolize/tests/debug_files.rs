@@ -108,6 +108,32 @@ fn by_build_id() {
     assert_eq!(answer.notes, []);
 }
 
+/// The program is gone, replaced, or on another machine: its debug file has the same segments and all names.
+#[test]
+fn a_program_that_is_gone_is_named_by_its_debug_file() {
+    let split = Split::new(1, "a.debug", &["-Wl,--build-id"]);
+    let other = Split::new(2, "a.debug", &["-Wl,--build-id"]);
+    let id = split.build_id();
+    let look = |open: &Path| {
+        let path = Path::new("/opt/app/a.c.out");
+        let root = Some(split.root.path());
+        let source = ElfSource { open, path, build_id: Some(&id), root, elsewhere: None };
+        look_up(source, split.base, &[split.hidden])
+    };
+    let gone = split.root.path().join("gone");
+    assert_eq!(name(&look(&gone).results[0]), "file-missing");
+    let debug_file = split.place_debug(&build_id_place(&id));
+    for open in [&gone, &other.program] {
+        let answer = look(open);
+        assert_hidden_at_line_2(&answer);
+        assert_eq!(answer.origin, Origin::DebugFile { path: debug_file.clone(), found_by: FoundBy::BuildId });
+        assert_eq!(answer.notes, []);
+    }
+    fs::copy(&other.debug, &debug_file).unwrap();
+    assert_eq!(name(&look(&gone).results[0]), "file-missing");
+    assert_eq!(name(&look(&other.program).results[0]), "file-changed");
+}
+
 #[test]
 fn another_builds_debug_file_is_refused() {
     let split = Split::new(1, "a.debug", &["-Wl,--build-id"]);
