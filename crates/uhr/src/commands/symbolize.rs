@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uhr_query::quoted;
 use uhr_recording::tables::Frames;
-use uhr_recording::{Added, Recording, State, add_names};
+use uhr_recording::{Added, Recording, RecordingError, State, add_names};
 use uhr_symbolize::DebugFiles;
 
 use crate::args::SymbolizeArgs;
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<()> {
     let names = finish::names_from(&recording, elsewhere)?;
     let mut notes = names.notes.clone();
     notes.extend(servers.iter().flat_map(DebugServers::notes));
-    let added = add_names(&recording, names)?;
+    let added = add_names(&recording, names).map_err(|error| explain(&recording, error))?;
     let recording = Recording::open(recording.folder())?;
     let answer = SymbolizeAnswer::of(&recording, &added, notes)?;
     output::answer(args.about.form, &answer, lines)
@@ -149,6 +149,17 @@ fn unfinished(recording: &Recording) -> Failure {
         format!("{path} is not finished ({state}): there are no names in it that could be added to");
     let hint = "every question looks up its names anew, with the debug files that are there then";
     Failure::new(Exit::Failed, "not-finished", message).hint(hint)
+}
+
+/// What root recorded, others may read but not write.
+fn explain(recording: &Recording, error: RecordingError) -> anyhow::Error {
+    if error.forbidden().is_none() {
+        return error.into();
+    }
+    let path = recording.folder().to_string_lossy();
+    let message = format!("this user may not write in {path}, where the names are kept");
+    let hint = format!("take a copy: cp -r {} copy, and then uhr symbolize copy", quoted(&path));
+    Failure::new(Exit::Failed, "io", message).hint(hint).into()
 }
 
 /// The most modules that are shown to people.
