@@ -24,7 +24,9 @@ mod writer;
 
 pub use columns::{Column, ColumnDoc, Table};
 pub use error::RecordingError;
-pub use finalize::{Busy, CpuWeights, Finalized, Scale, busy_frames, finalize, kernel_threads};
+pub use finalize::{
+    Added, Busy, CpuWeights, Finalized, Scale, add_names, busy_frames, finalize, kernel_threads,
+};
 pub use manifest::{
     Clock, CpuTicks, Host, Ledger, MachineLoad, Manifest, ProgramCost, SampleLedger, Settings, State,
     UhrCost, Window, new_id,

@@ -12,7 +12,7 @@ use object::{Endianness, Object, ReadCache, ReadRef};
 use uhr_model::BuildId;
 use uhr_model::object::{DebugLink, ElfFile};
 
-use crate::{FoundBy, Mismatch, Note};
+use crate::{DebugFiles, ElfSource, FoundBy, Mismatch, Note, Origin};
 
 /// Where distributions install debug files.
 const DEBUG_FOLDER: &str = "usr/lib/debug";
@@ -24,28 +24,61 @@ pub(crate) struct DebugFile {
     pub(crate) file: ReadCache<File>,
 }
 
-/// Where to look: the roots of file systems, and the module's path in them.
-pub(crate) struct Places<'a> {
-    pub(crate) path: &'a Path,
-    pub(crate) root: Option<&'a Path>,
+impl DebugFile {
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::DebugFile { path: self.path.clone(), found_by: self.found_by }
+    }
 }
 
-impl Places<'_> {
+/// Where to look: the roots of file systems, and the module's path in them.
+pub(crate) struct Places<'a> {
+    path: &'a Path,
+    root: Option<&'a Path>,
+    elsewhere: Option<&'a dyn DebugFiles>,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn of(source: &ElfSource<'a>) -> Self {
+        Self { path: source.path, root: source.root, elsewhere: source.elsewhere }
+    }
+
     /// The program's own file system first; the host's too, since a match is proven.
     fn roots(&self) -> impl Iterator<Item = &Path> {
         self.root.into_iter().chain([Path::new("/")])
     }
 
-    /// The debug file of a module.
-    pub(crate) fn find(&self, elf: &ElfFile, notes: &mut Vec<Note>) -> Option<DebugFile> {
-        let by_id = elf.build_id.as_ref().and_then(|id| self.by_build_id(id, notes));
-        by_id.or_else(|| {
-            let link = elf.debug_link.as_ref()?;
-            self.by_link(link, elf.build_id.as_ref(), notes)
-        })
+    /// The path that the module was mapped from.
+    pub(crate) fn path(&self) -> &Path {
+        self.path
     }
 
-    fn by_build_id(&self, id: &BuildId, notes: &mut Vec<Note>) -> Option<DebugFile> {
+    /// Where a path may be, in each of the file systems. It cannot leave them by `..`.
+    pub(crate) fn in_roots(&self, path: &Path) -> Vec<PathBuf> {
+        let mut inside = PathBuf::new();
+        for part in path.components() {
+            match part {
+                Component::Normal(part) => inside.push(part),
+                Component::ParentDir => drop(inside.pop()),
+                _ => {}
+            }
+        }
+        self.roots().map(|root| root.join(&inside)).collect()
+    }
+
+    /// The debug file of a module.
+    pub(crate) fn find(&self, elf: &ElfFile, notes: &mut Vec<Note>) -> Option<DebugFile> {
+        let id = elf.build_id.as_ref();
+        let here = id.and_then(|id| self.here(id, notes));
+        let by_link = || elf.debug_link.as_ref().and_then(|link| self.by_link(link, id, &mut *notes));
+        here.or_else(by_link).or_else(|| id.and_then(|id| self.elsewhere(id)))
+    }
+
+    /// The debug file of a build, here or elsewhere.
+    pub(crate) fn by_build_id(&self, id: &BuildId, notes: &mut Vec<Note>) -> Option<DebugFile> {
+        self.here(id, notes).or_else(|| self.elsewhere(id))
+    }
+
+    fn here(&self, id: &BuildId, notes: &mut Vec<Note>) -> Option<DebugFile> {
         let place = build_id_path(id)?;
         self.roots().find_map(|root| {
             let path = root.join(&place);
@@ -56,6 +89,13 @@ impl Places<'_> {
             }
             Some(DebugFile { path, found_by: FoundBy::BuildId, file })
         })
+    }
+
+    fn elsewhere(&self, id: &BuildId) -> Option<DebugFile> {
+        let path = self.elsewhere?.find(id)?;
+        let file = ReadCache::new(open_regular(&path)?);
+        let its_id = ElfFile::parse(&file).ok()?.build_id;
+        (its_id.as_ref() == Some(id)).then_some(DebugFile { path, found_by: FoundBy::Elsewhere, file })
     }
 
     fn by_link(&self, link: &DebugLink, id: Option<&BuildId>, notes: &mut Vec<Note>) -> Option<DebugFile> {
@@ -120,8 +160,11 @@ impl Places<'_> {
             }
             notes.push(Note::DebugFileRefused { path, because: Mismatch::BuildId });
         }
-        notes.push(Note::AlternateMissing { path: name.to_owned() });
-        None
+        let elsewhere = id.as_ref().and_then(|id| self.elsewhere(id));
+        if elsewhere.is_none() {
+            notes.push(Note::AlternateMissing { path: name.to_owned() });
+        }
+        elsewhere.map(|found| found.file)
     }
 }
 

@@ -15,29 +15,28 @@ use crate::debug_files::{Places, open_regular};
 use crate::demangle::is_rust;
 use crate::dwarf::{DebugSections, DwarfError, Lines};
 use crate::elf_symbols::{ElfSymbols, FunctionRanges, leading_underscores};
+use crate::go_table::GoTable;
 use crate::plt::LinkageStubs;
+use crate::split_dwarf::SplitFiles;
 use crate::unwind_entry::UnwindEntries;
-use crate::{ElfSource, LineStart, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle};
+use crate::{
+    ElfSource, LineStart, Location, ModuleSymbols, Note, Origin, Symbolized, Unnamed, demangle, mini_debug,
+};
 
-/// Answers `addresses` (sorted) from an ELF file.
-pub(crate) fn symbolize_file(
-    source: &ElfSource<'_>,
-    addresses: &[RelativeAddress],
-    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
-) -> ModuleSymbols {
-    let Some(file) = open_regular(source.open) else {
-        return ModuleSymbols::unnamed(addresses, Unsymbolized::FileMissing, Vec::new());
-    };
-    survive(addresses, || {
-        let file = ReadCache::new(file);
-        let Ok(elf) = ElfFile::parse(&file) else {
-            return ModuleSymbols::unnamed(addresses, Unsymbolized::Malformed, Vec::new());
-        };
-        if source.build_id.is_some() && elf.build_id.as_ref() != source.build_id {
-            let note = Note::FileChanged { path: source.path.to_owned() };
-            return ModuleSymbols::unnamed(addresses, Unsymbolized::FileChanged, vec![note]);
-        }
-        with_debug_file(source, &elf, &file, addresses, wants_lines)
+/// What is asked of a module: names for addresses (sorted), and of some functions every line.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) addresses: &'a [RelativeAddress],
+    pub(crate) wants_lines: &'a dyn Fn(Range<RelativeAddress>) -> bool,
+}
+
+/// Answers from an ELF file.
+pub(crate) fn symbolize_file(source: &ElfSource<'_>, asked: Asked<'_>) -> ModuleSymbols {
+    let addresses = asked.addresses;
+    survive(addresses, || match open_module(source) {
+        Ok((elf, file)) => with_debug_file(source, &elf, &file, asked),
+        Err((reason, notes)) => from_debug_file_alone(source, asked)
+            .unwrap_or_else(|| ModuleSymbols::unnamed(addresses, reason, notes)),
     })
 }
 
@@ -49,7 +48,7 @@ pub(crate) fn symbolize_image(image: &[u8], addresses: &[RelativeAddress]) -> Mo
         };
         let mut symbols = ElfSymbols::default();
         symbols.add_file(image);
-        let names = Names { functions: symbols.into_ranges(), lines: None };
+        let names = Names { functions: symbols.into_ranges(), lines: None, go: None };
         names.answer(&elf, image, addresses, Origin::SymbolTable, Vec::new())
     })
 }
@@ -61,48 +60,91 @@ fn survive(addresses: &[RelativeAddress], work: impl FnOnce() -> ModuleSymbols) 
         .unwrap_or_else(|_| ModuleSymbols::unnamed(addresses, Unsymbolized::Malformed, Vec::new()))
 }
 
+/// The module's file, if it is the one that ran.
+fn open_module(source: &ElfSource<'_>) -> Result<(ElfFile, ReadCache<File>), (Unsymbolized, Vec<Note>)> {
+    let file = open_regular(source.open).ok_or((Unsymbolized::FileMissing, Vec::new()))?;
+    let file = ReadCache::new(file);
+    let elf = ElfFile::parse(&file).map_err(|_| (Unsymbolized::Malformed, Vec::new()))?;
+    if source.build_id.is_some() && elf.build_id.as_ref() != source.build_id {
+        let note = Note::FileChanged { path: source.path.to_owned() };
+        return Err((Unsymbolized::FileChanged, vec![note]));
+    }
+    Ok((elf, file))
+}
+
 fn with_debug_file(
     source: &ElfSource<'_>,
     elf: &ElfFile,
     file: &ReadCache<File>,
-    addresses: &[RelativeAddress],
-    wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+    asked: Asked<'_>,
 ) -> ModuleSymbols {
-    let places = Places { path: source.path, root: source.root };
     let mut notes = Vec::new();
     let own_lines = elf.section(".debug_info").or_else(|| elf.section(".zdebug_info")).is_some();
-    let debug_file = if own_lines { None } else { places.find(elf, &mut notes) };
-
+    if own_lines {
+        return answer(source, (elf, file), &[file], (file, source.path), Origin::Dwarf, notes, asked);
+    }
+    if let Some(found) = Places::of(source).find(elf, &mut notes) {
+        let debug = &found.file;
+        let files = [file, debug];
+        return answer(source, (elf, file), &files, (debug, &found.path), found.origin(), notes, asked);
+    }
     let mut symbols = ElfSymbols::default();
     symbols.add_file(file);
-    let origin;
-    let sections;
-    let alternate;
-    match &debug_file {
-        Some(found) => {
-            symbols.add_file(&found.file);
-            origin = Origin::DebugFile { path: found.path.clone(), found_by: found.found_by };
-            sections = read_lines(&found.file, &found.path, &mut notes);
-            alternate = places.alternate(&found.file, &found.path, &mut notes);
-        }
-        None => {
-            origin = if own_lines { Origin::Dwarf } else { Origin::SymbolTable };
-            sections = if own_lines { read_lines(file, source.path, &mut notes) } else { None };
-            alternate = if own_lines { places.alternate(file, source.path, &mut notes) } else { None };
-        }
+    let packed = mini_debug::unpack(elf, file).unwrap_or_else(|_| {
+        notes.push(Note::MiniDebugDamaged { path: source.path.to_owned() });
+        None
+    });
+    if let Some(packed) = &packed {
+        symbols.add_file(packed.as_slice());
     }
+    let go = GoTable::new(elf, file);
+    let origin = match (&go, &packed) {
+        (Some(_), _) => Origin::GoTable,
+        (None, Some(_)) => Origin::MiniDebug,
+        (None, None) => Origin::SymbolTable,
+    };
+    let names = Names { functions: symbols.into_ranges(), lines: None, go };
+    names.answer(elf, file, asked.addresses, origin, notes)
+}
+
+/// The file that ran is not there, but its debug file has its build id: that has the same segments and all names.
+fn from_debug_file_alone(source: &ElfSource<'_>, asked: Asked<'_>) -> Option<ModuleSymbols> {
+    let mut notes = Vec::new();
+    let found = Places::of(source).by_build_id(source.build_id?, &mut notes)?;
+    let elf = ElfFile::parse(&found.file).ok()?;
+    let file = &found.file;
+    Some(answer(source, (&elf, file), &[file], (file, &found.path), found.origin(), notes, asked))
+}
+
+/// Answers from the symbols of `symbol_files` and the DWARF of one file. `module` tells addresses and linkage stubs.
+fn answer(
+    source: &ElfSource<'_>,
+    (elf, module): (&ElfFile, &ReadCache<File>),
+    symbol_files: &[&ReadCache<File>],
+    (debug, debug_path): (&ReadCache<File>, &Path),
+    origin: Origin,
+    mut notes: Vec<Note>,
+    asked: Asked<'_>,
+) -> ModuleSymbols {
+    let mut symbols = ElfSymbols::default();
+    symbol_files.iter().for_each(|&file| symbols.add_file(file));
+    let sections = read_lines(debug, debug_path, &mut notes);
+    let places = Places::of(source);
+    let alternate = places.alternate(debug, debug_path, &mut notes);
     let shared = alternate.as_ref().and_then(|file| read_lines(file, source.path, &mut notes));
-    let lines = sections.as_ref().and_then(|sections| match Lines::new(sections, shared.as_ref()) {
+    let split = SplitFiles::new(&places, debug_path);
+    let lines = sections.as_ref().and_then(|sections| match Lines::new(sections, shared.as_ref(), &split) {
         Ok(lines) => Some(lines),
         Err(error) => {
-            notes.push(note_of(&error, source.path));
+            notes.push(note_of(&error, debug_path));
             None
         }
     });
-    let names = Names { functions: symbols.into_ranges(), lines };
-    let mut symbols = names.answer(elf, file, addresses, origin, notes);
-    symbols.lines = names.whole_functions(elf, &symbols.results, wants_lines);
-    symbols
+    let names = Names { functions: symbols.into_ranges(), lines, go: None };
+    let mut answer = names.answer(elf, module, asked.addresses, origin, notes);
+    answer.lines = names.whole_functions(elf, &answer.results, asked.wants_lines);
+    answer.notes.extend(split.note());
+    answer
 }
 
 fn read_lines<'d, R: ReadRef<'d>>(file: R, path: &Path, notes: &mut Vec<Note>) -> Option<DebugSections<'d>> {
@@ -127,6 +169,8 @@ type Found = (Option<Range<Svma>>, Vec<Location>);
 struct Names<'d> {
     functions: FunctionRanges<'d>,
     lines: Option<Lines<'d>>,
+    /// Go's own table, of a module without DWARF.
+    go: Option<GoTable<'d>>,
 }
 
 impl Names<'_> {
@@ -147,7 +191,11 @@ impl Names<'_> {
         let mut results = Vec::with_capacity(addresses.len());
         for &address in addresses {
             let found = elf.segments.svma_of_relative(address).map(|at| {
-                self.find(at, &entry, &mut damaged).or_else(|start| named_stub(stub(at)).ok_or(start))
+                let by_go = self.go.as_ref().and_then(|table| table.find(at));
+                let by_go = by_go.map(|(range, places)| (Some(range), places));
+                by_go
+                    .map_or_else(|| self.find(at, &entry, &mut damaged), Ok)
+                    .or_else(|start| named_stub(stub(at)).ok_or(start))
             });
             let found = found.unwrap_or(Err(None));
             let relative = |at| elf.segments.relative_of_svma(at);

@@ -161,6 +161,8 @@ ffffffffc0002000 t bpf_prog_6deef7357e7b4530_sd_fw_ingress\t[bpf]
         let symbols = KernelSymbols::parse(&hidden);
         assert!(symbols.is_restricted());
         assert_eq!(name(&symbols, 0xffff_ffff_8100_0050), Err(Unsymbolized::KernelRestricted));
+        let answer = crate::symbolize(&crate::ModuleSource::Kernel(&symbols), &[RelativeAddress(u64::MAX)]);
+        assert_eq!(answer.notes, [crate::Note::KernelRestricted]);
         assert_eq!(name(&KernelSymbols::parse(""), 1), Err(Unsymbolized::KernelRestricted));
     }
 

@@ -15,19 +15,25 @@ mod demangle;
 mod dwarf;
 mod elf_module;
 mod elf_symbols;
+mod go_table;
 mod jitdump;
 mod kernel;
 mod machine_code;
+mod mini_debug;
 mod note;
+mod partial_units;
 mod perf_map;
 mod plt;
 mod runtime_name;
+mod split_dwarf;
 mod unwind_entry;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use uhr_model::{BuildId, FrameMode, RelativeAddress, Unsymbolized};
+
+use elf_module::Asked;
 
 pub use demangle::demangle;
 pub use jitdump::{Jitdump, JitdumpError};
@@ -65,6 +71,14 @@ pub struct ElfSource<'a> {
     pub build_id: Option<&'a BuildId>,
     /// The folder that was the root of the program's file system, if not `/`: debug files are looked for in it first.
     pub root: Option<&'a Path>,
+    /// Where debug files are asked for that are on no disk here, if anywhere.
+    pub elsewhere: Option<&'a dyn DebugFiles>,
+}
+
+/// A place where debug files are found by build id, such as debuginfod servers.
+pub trait DebugFiles: std::fmt::Debug + Sync {
+    /// Where the debug file of a build now is, if there is one. Its build id is checked before it is used.
+    fn find(&self, id: &BuildId) -> Option<PathBuf>;
 }
 
 /// One place in the source.
@@ -118,6 +132,8 @@ pub enum FoundBy {
     BuildId,
     /// By the name in `.gnu_debuglink`, with the checksum that stands there.
     DebugLink,
+    /// By build id, from the place that [`ElfSource::elsewhere`] names.
+    Elsewhere,
 }
 
 /// Where the names came from.
@@ -127,6 +143,10 @@ pub enum Origin {
     Nowhere,
     /// The symbol tables of the file itself.
     SymbolTable,
+    /// The symbol tables of the file itself, one of them packed in `.gnu_debugdata`.
+    MiniDebug,
+    /// The symbol tables of the file itself, and Go's own table of functions in `.gopclntab`.
+    GoTable,
     /// The file's own DWARF, and its symbol tables.
     Dwarf,
     /// A separate debug file, and the symbol tables of both.
@@ -182,10 +202,12 @@ pub fn symbolize_with_lines(
     sorted.sort_unstable();
     sorted.dedup();
     let answers = match source {
-        ModuleSource::Elf(elf) => elf_module::symbolize_file(elf, &sorted, wants_lines),
+        ModuleSource::Elf(elf) => elf_module::symbolize_file(elf, Asked { addresses: &sorted, wants_lines }),
         ModuleSource::Vdso { image } => elf_module::symbolize_image(image, &sorted),
         ModuleSource::Kernel(kernel) => {
-            ModuleSymbols::of(Origin::KernelSymbols, &sorted, |at| kernel.find(at))
+            let mut symbols = ModuleSymbols::of(Origin::KernelSymbols, &sorted, |at| kernel.find(at));
+            symbols.notes.extend(kernel.is_restricted().then_some(Note::KernelRestricted));
+            symbols
         }
         ModuleSource::PerfMap(map) => ModuleSymbols::of(Origin::PerfMap, &sorted, |at| map.find(at)),
         ModuleSource::Jitdump(dump) => ModuleSymbols::of(Origin::Jitdump, &sorted, |at| dump.find(at)),

@@ -11,6 +11,8 @@ pub enum Note {
         /// The file.
         path: PathBuf,
     },
+    /// The kernel hides its addresses from this user.
+    KernelRestricted,
     /// A debug file was there, but belongs to another build.
     DebugFileRefused {
         /// The debug file.
@@ -21,6 +23,19 @@ pub enum Note {
     /// The file shares debug information with others (dwz), and the shared file was not found.
     AlternateMissing {
         /// The name that the debug link gives.
+        path: PathBuf,
+    },
+    /// Debug information is split, and files that hold parts of it were not found: code of those has lines, but no
+    /// inlined functions.
+    SplitMissing {
+        /// One of them, as the compiler named it.
+        path: PathBuf,
+        /// How many.
+        files: usize,
+    },
+    /// The symbols packed in `.gnu_debugdata` could not be read.
+    MiniDebugDamaged {
+        /// The file that they are in.
         path: PathBuf,
     },
     /// Debug information could not be read: names are from symbol tables, without lines.
@@ -57,6 +72,9 @@ impl fmt::Display for Note {
             Self::FileChanged { path } => {
                 write!(f, "{} is another build than the one that ran", path.display())
             }
+            Self::KernelRestricted => {
+                write!(f, "the kernel hides its names from this user: sudo sysctl kernel.kptr_restrict=0")
+            }
             Self::DebugFileRefused { path, because } => {
                 let what = match because {
                     Mismatch::BuildId => "build id",
@@ -66,6 +84,16 @@ impl fmt::Display for Note {
             }
             Self::AlternateMissing { path } => {
                 write!(f, "shared debug file {} is missing: some names and lines are lost", path.display())
+            }
+            Self::SplitMissing { path, files } => {
+                let which = path.display();
+                write!(
+                    f,
+                    "{files} split debug files (.dwo or .dwp) are missing, such as {which}: no inlined functions there"
+                )
+            }
+            Self::MiniDebugDamaged { path } => {
+                write!(f, "the packed symbols (.gnu_debugdata) of {} are damaged: not used", path.display())
             }
             Self::DebugInfoDamaged { path } => {
                 write!(f, "debug information of {} is damaged: no lines", path.display())

@@ -56,7 +56,13 @@ impl Split {
 
     fn look_up(&self) -> ModuleSymbols {
         let path = Path::new("/opt/app/a.c.out");
-        let source = ElfSource { open: &self.program, path, build_id: None, root: Some(self.root.path()) };
+        let source = ElfSource {
+            open: &self.program,
+            path,
+            build_id: None,
+            root: Some(self.root.path()),
+            elsewhere: None,
+        };
         look_up(source, self.base, &[self.hidden])
     }
 
@@ -100,6 +106,32 @@ fn by_build_id() {
     assert_hidden_at_line_2(&answer);
     assert_eq!(answer.origin, Origin::DebugFile { path, found_by: FoundBy::BuildId });
     assert_eq!(answer.notes, []);
+}
+
+/// The program is gone, replaced, or on another machine: its debug file has the same segments and all names.
+#[test]
+fn a_program_that_is_gone_is_named_by_its_debug_file() {
+    let split = Split::new(1, "a.debug", &["-Wl,--build-id"]);
+    let other = Split::new(2, "a.debug", &["-Wl,--build-id"]);
+    let id = split.build_id();
+    let look = |open: &Path| {
+        let path = Path::new("/opt/app/a.c.out");
+        let root = Some(split.root.path());
+        let source = ElfSource { open, path, build_id: Some(&id), root, elsewhere: None };
+        look_up(source, split.base, &[split.hidden])
+    };
+    let gone = split.root.path().join("gone");
+    assert_eq!(name(&look(&gone).results[0]), "file-missing");
+    let debug_file = split.place_debug(&build_id_place(&id));
+    for open in [&gone, &other.program] {
+        let answer = look(open);
+        assert_hidden_at_line_2(&answer);
+        assert_eq!(answer.origin, Origin::DebugFile { path: debug_file.clone(), found_by: FoundBy::BuildId });
+        assert_eq!(answer.notes, []);
+    }
+    fs::copy(&other.debug, &debug_file).unwrap();
+    assert_eq!(name(&look(&gone).results[0]), "file-missing");
+    assert_eq!(name(&look(&other.program).results[0]), "file-changed");
 }
 
 #[test]
@@ -175,7 +207,7 @@ fn an_open_file_that_was_deleted() {
     let held = fs::File::open(&program).unwrap();
     fs::remove_file(&program).unwrap();
     let open = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-    let source = ElfSource { open: &open, path: &program, build_id: None, root: None };
+    let source = ElfSource { open: &open, path: &program, build_id: None, root: None, elsewhere: None };
     assert_eq!(name(&look_up(source, base, &[hidden]).results[0]), "hidden");
 }
 

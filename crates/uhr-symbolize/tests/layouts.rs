@@ -223,6 +223,47 @@ fn assembler_without_sizes_and_types() {
     assert_eq!(names, ["typed", "typed", "typed", "plain", "main", "sized", "no-symbol"]);
 }
 
+/// Data whose symbols lie over code, as hand-written tables do, and versions of one function.
+#[test]
+fn data_never_names_code_and_versions_are_no_part_of_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "
+        .globl main, old_work, new_work, table, float
+        .type main, @function
+        .type old_work, @function
+        .type table, @object
+        .type float, @object
+        .text
+table:
+float:
+main:   nop
+        ret
+        .size main, . - main
+        .size table, . - table
+        .size float, 64
+        .skip 8, 0x90
+old_work:
+        ret
+        .size old_work, . - old_work
+        .symver old_work, work@OLD_1.0
+        .symver old_work, work@@NEW_2.0
+        .section .note.GNU-stack,\"\",@progbits
+";
+    let versions = folder.path().join("versions");
+    std::fs::write(&versions, "OLD_1.0 { work; }; NEW_2.0 { global: work; local: *; };").unwrap();
+    let script = format!("-Wl,--version-script={}", versions.to_str().unwrap());
+    let library = compile(folder.path(), "data.s", source, &["-shared", "-nostdlib", &script]);
+    let (base, main) = (image_base(&library), address_of(&library, "main"));
+    let work = main + 10;
+    let names = |program: &Path| -> Vec<String> {
+        let answer = look_up(elf(program), base, &[main, main + 1, main + 5, work]);
+        answer.results.iter().map(|result| name(result).to_owned()).collect()
+    };
+    assert_eq!(names(&library)[..3], ["main", "main", "no-symbol"]);
+    run("strip", &["--strip-all", library.to_str().unwrap()]);
+    assert_eq!(names(&library)[3], "work");
+}
+
 #[test]
 fn asked_in_any_order_and_twice() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,8 +4,8 @@
 
 mod programs;
 
-use programs::{address_of, compile, elf, functions, image_base, look_up, run};
-use uhr_symbolize::{Location, Note, Origin};
+use programs::{address_of, base_name, compile, elf, functions, image_base, look_up, oracle, run, shape};
+use uhr_symbolize::{Note, Origin};
 
 const CPP: &str = r#"
 #include <vector>
@@ -23,35 +23,6 @@ int main(int argc, char **) {
     return total(values) & 1;
 }
 "#;
-
-/// Asks addr2line for whole inline chains: function, file and line, innermost first.
-fn oracle(program: &std::path::Path, stated: &[u64]) -> Vec<Vec<(String, String, u32)>> {
-    let addresses: Vec<String> = stated.iter().map(|at| format!("{at:#x}")).collect();
-    let mut arguments = vec!["-a", "-f", "-i", "-C", "-e", program.to_str().unwrap()];
-    arguments.extend(addresses.iter().map(String::as_str));
-    let mut chains: Vec<Vec<(String, String, u32)>> = Vec::new();
-    let text = run("addr2line", &arguments);
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if line.starts_with("0x") {
-            chains.push(Vec::new());
-            continue;
-        }
-        let place = lines.next().unwrap().split(" (disc").next().unwrap();
-        let (file, number) = place.rsplit_once(':').unwrap();
-        chains.last_mut().unwrap().push((line.to_owned(), file.to_owned(), number.parse().unwrap_or(0)));
-    }
-    chains
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap()
-}
-
-fn shape(locations: &[Location]) -> Vec<(String, u32)> {
-    let file = |place: &Location| base_name(place.file.as_deref().unwrap_or("??")).to_owned();
-    locations.iter().map(|place| (file(place), place.line.unwrap_or(0))).collect()
-}
 
 #[test]
 fn every_byte_of_a_cpp_program() {

@@ -14,8 +14,8 @@ use uhr_recording::{
     Finalized, FrameHint, Manifest, Recording, RecordingError, Table, busy_frames, finalize,
 };
 use uhr_symbolize::{
-    ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap, Symbolized,
-    Unnamed, symbolize, symbolize_with_lines,
+    DebugFiles, ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap,
+    Symbolized, Unnamed, symbolize, symbolize_with_lines,
 };
 
 use crate::kept_code::{self, BusyCode};
@@ -32,7 +32,7 @@ const MAX_NOTES: usize = 10;
 /// If the disk is full or gone; the captured recording stays as it is.
 pub(crate) fn finish(folder: &Path, held: &Held) -> Result<Manifest, RecordingError> {
     let recording = Recording::open(folder)?;
-    let names = names_with(&recording, held)?;
+    let names = names_with(&recording, &Files { held: Some(held), elsewhere: None })?;
     finalize(&recording, names)
 }
 
@@ -41,10 +41,27 @@ pub(crate) fn finish(folder: &Path, held: &Held) -> Result<Manifest, RecordingEr
 /// # Errors
 /// If its tables cannot be read.
 pub(crate) fn names(recording: &Recording) -> Result<Finalized, RecordingError> {
-    names_with(recording, &Held::new())
+    names_from(recording, None)
 }
 
-fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, RecordingError> {
+/// The same, with a place to ask for debug files that are on no disk here.
+///
+/// # Errors
+/// If its tables cannot be read.
+pub(crate) fn names_from(
+    recording: &Recording,
+    elsewhere: Option<&dyn DebugFiles>,
+) -> Result<Finalized, RecordingError> {
+    names_with(recording, &Files { held: None, elsewhere })
+}
+
+/// Where files of modules are, besides the disk.
+struct Files<'a> {
+    held: Option<&'a Held>,
+    elsewhere: Option<&'a dyn DebugFiles>,
+}
+
+fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, RecordingError> {
     let frames: Frames = recording.table()?;
     let modules = recording.modules()?;
     let kernel = Kernel::of(recording);
@@ -65,7 +82,7 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
                 rows.iter().map(|&row| RelativeAddress(frames.address[row])).collect();
             let own = rows.iter().map(|&row| busy[row].own);
             let busy = BusyCode::new(addresses.iter().copied().zip(own), all);
-            name_module(recording, module, &addresses, (held, &busy), &kernel)
+            name_module(recording, module, &addresses, (files, &busy), &kernel)
         })
         .collect();
 
@@ -87,7 +104,7 @@ fn names_with(recording: &Recording, held: &Held) -> Result<Finalized, Recording
     }
     let functions = kept_code::functions(&frames, &of_frame, &busy);
     done.code_lines = kept_code::lines(&named);
-    done.code = kept_code::rows(recording, &modules, functions, held);
+    done.code = kept_code::rows(recording, &modules, functions, files.held);
     Ok(done)
 }
 
@@ -139,7 +156,7 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, p
                 done.locations.push(LocationRow {
                     frame,
                     depth: depth as u32,
-                    function: location.function.clone(),
+                    function: shown_name(location.function.as_deref(), found.kernel_module.as_deref()),
                     file: location.file.clone(),
                     line: location.line,
                     function_start: Some(found.start.0),
@@ -164,21 +181,31 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, p
     }
 }
 
+/// The function's name, and behind it the kernel module that it is of, as the kernel itself prints it. The names of BPF
+/// programs say what they are.
+fn shown_name(function: Option<&str>, kernel_module: Option<&str>) -> Option<String> {
+    match (function?, kernel_module) {
+        (function, None | Some("bpf")) => Some(function.to_owned()),
+        (function, Some(module)) => Some(format!("{function} [{module}]")),
+    }
+}
+
 fn name_module(
     recording: &Recording,
     module: &ModuleRow,
     addresses: &[RelativeAddress],
-    (held, busy): (&Held, &BusyCode),
+    (files, busy): (&Files<'_>, &BusyCode),
     kernel: &Kernel,
 ) -> ModuleSymbols {
     match ModuleKind::from_code(module.kind) {
         _ if addresses.is_empty() => unnamed(addresses, Unsymbolized::NoSymbol),
-        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, held, busy),
+        Some(ModuleKind::Elf | ModuleKind::UnreadElf) => name_elf(module, addresses, files, busy),
         Some(ModuleKind::Kernel) => match kernel {
             Kernel::Symbols(text) => symbolize(&ModuleSource::Kernel(&KernelSymbols::parse(text)), addresses),
             Kernel::OtherBoot => unnamed(addresses, Unsymbolized::FileMissing),
         },
-        Some(ModuleKind::Vdso) => match vdso_image() {
+        // That of another kernel is another file.
+        Some(ModuleKind::Vdso) => match vdso_image().filter(|_| matches!(kernel, Kernel::Symbols(_))) {
             Some(image) => symbolize(&ModuleSource::Vdso { image: &image }, addresses),
             None => unnamed(addresses, Unsymbolized::FileMissing),
         },
@@ -190,13 +217,14 @@ fn name_module(
 fn name_elf(
     module: &ModuleRow,
     addresses: &[RelativeAddress],
-    held: &Held,
+    files: &Files<'_>,
     busy: &BusyCode,
 ) -> ModuleSymbols {
-    match ModuleFile::of(module, held) {
+    match ModuleFile::of(module, files.held) {
         Some(file) => {
+            let source = ElfSource { elsewhere: files.elsewhere, ..file.source() };
             let wants_lines = |function| busy.wants_lines(function);
-            symbolize_with_lines(&ModuleSource::Elf(file.source()), addresses, &wants_lines)
+            symbolize_with_lines(&ModuleSource::Elf(source), addresses, &wants_lines)
         }
         None => unnamed(addresses, Unsymbolized::FileMissing),
     }
@@ -212,10 +240,10 @@ pub(crate) struct ModuleFile<'a> {
 
 impl<'a> ModuleFile<'a> {
     /// The file that is held open, or that of the same build at the path.
-    pub(crate) fn of(module: &ModuleRow, held: &'a Held) -> Option<Self> {
+    pub(crate) fn of(module: &ModuleRow, held: Option<&'a Held>) -> Option<Self> {
         let build_id: Option<BuildId> = module.build_id.as_deref().and_then(|id| id.parse().ok());
         let path = PathBuf::from(&module.path);
-        let file = held.get(&ModuleId(module.id));
+        let file = held.and_then(|held| held.get(&ModuleId(module.id)));
         let open = match file {
             Some(held) => PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd())),
             // Without a build id nothing would tell whether this is the file that ran.
@@ -227,7 +255,8 @@ impl<'a> ModuleFile<'a> {
 
     /// For the symbolizer.
     pub(crate) fn source(&self) -> ElfSource<'_> {
-        ElfSource { open: &self.open, path: &self.path, build_id: self.build_id.as_ref(), root: self.root }
+        let build_id = self.build_id.as_ref();
+        ElfSource { open: &self.open, path: &self.path, build_id, root: self.root, elsewhere: None }
     }
 }
 
@@ -279,11 +308,14 @@ fn words(origin: &Origin) -> Option<String> {
     Some(match origin {
         Origin::Nowhere => return None,
         Origin::SymbolTable => "symbol table".to_owned(),
+        Origin::MiniDebug => "symbol table (.gnu_debugdata)".to_owned(),
+        Origin::GoTable => "Go's function table (.gopclntab)".to_owned(),
         Origin::Dwarf => "debug information".to_owned(),
         Origin::DebugFile { path, found_by } => {
             let how = match found_by {
                 FoundBy::BuildId => "build id",
                 FoundBy::DebugLink => "debug link",
+                FoundBy::Elsewhere => "build id, from debuginfod",
             };
             format!("debug file {} (by {how})", path.display())
         }
@@ -304,4 +336,21 @@ fn notes(named: &[ModuleSymbols]) -> Vec<String> {
         notes.push(format!("{more} more notes of this kind about names"));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_name;
+
+    #[test]
+    fn functions_of_kernel_modules_say_whose_they_are() {
+        let shown = |function, module| shown_name(Some(function), module).unwrap();
+        assert_eq!(shown("vfs_read", None), "vfs_read");
+        assert_eq!(shown("nft_do_chain", Some("nf_tables")), "nft_do_chain [nf_tables]");
+        assert_eq!(
+            shown("bpf_prog_6deef7357e7b4530_ingress", Some("bpf")),
+            "bpf_prog_6deef7357e7b4530_ingress"
+        );
+        assert_eq!(shown_name(None, Some("nf_tables")), None);
+    }
 }

@@ -130,7 +130,7 @@ pub(crate) fn rows(
     recording: &Recording,
     modules: &[ModuleRow],
     functions: Vec<Function>,
-    held: &Held,
+    held: Option<&Held>,
 ) -> Vec<MachineCodeRow> {
     let samples = functions.iter().map(|function| function.busy.own).fold(0, u64::saturating_add);
     let stacks = functions.iter().map(|function| function.busy.total).max().unwrap_or(0);
@@ -177,7 +177,7 @@ fn read_module(
     recording: &Recording,
     module: &ModuleRow,
     ranges: Vec<Range<RelativeAddress>>,
-    held: &Held,
+    held: Option<&Held>,
 ) -> Vec<MachineCodeRow> {
     let nothing = || vec![None; ranges.len()];
     let (found, why) = match ModuleKind::from_code(module.kind) {

@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod debug_servers;
 mod failure;
 mod finish;
 mod kept_code;

@@ -14,14 +14,22 @@ use crate::{finish, output};
 /// # Errors
 /// If there is none, or it cannot be read.
 pub(crate) fn profile(path: Option<&Path>) -> Result<Profile> {
+    let recording = recording(path)?;
+    // Of a recording that is not finished the names are looked up now, and kept nowhere.
+    let names = (!recording.is_finished()).then(|| finish::names(&recording)).transpose()?;
+    Ok(Profile::load(&recording, names)?)
+}
+
+/// Opens it, without reading its tables.
+///
+/// # Errors
+/// If there is none, or it cannot be read.
+pub(crate) fn recording(path: Option<&Path>) -> Result<Recording> {
     let path = match path {
         Some(path) => path.to_owned(),
         None => newest()?,
     };
-    let recording = Recording::open(&path).map_err(explain)?;
-    // Of a recording that is not finished the names are looked up now, and kept nowhere.
-    let names = (!recording.is_finished()).then(|| finish::names(&recording)).transpose()?;
-    Ok(Profile::load(&recording, names)?)
+    Recording::open(&path).map_err(explain)
 }
 
 /// The recording in this folder that began last; the folder itself if it is one and holds none.

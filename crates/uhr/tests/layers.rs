@@ -13,8 +13,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("uhr-ebpf", &["uhr-unwind"]),
     ("uhr-collect", &["uhr-model", "uhr-recording", "uhr-unwind", "uhr-ebpf"]),
     ("uhr-symbolize", &["uhr-model"]),
+    ("uhr-debuginfod", &["uhr-model"]),
     ("uhr-query", &["uhr-model", "uhr-recording"]),
-    ("uhr", &["uhr-model", "uhr-recording", "uhr-unwind", "uhr-collect", "uhr-symbolize", "uhr-query"]),
+    (
+        "uhr",
+        &[
+            "uhr-model",
+            "uhr-recording",
+            "uhr-unwind",
+            "uhr-collect",
+            "uhr-symbolize",
+            "uhr-debuginfod",
+            "uhr-query",
+        ],
+    ),
 ];
 
 /// The names of `uhr*` dependencies in a manifest, for every kind of dependency but those of tests.

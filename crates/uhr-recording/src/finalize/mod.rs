@@ -7,6 +7,7 @@
 mod busy_frames;
 mod frame_order;
 mod kernel_threads;
+mod late_names;
 mod parquet_table;
 mod stack_order;
 mod switch_cost;
@@ -16,6 +17,7 @@ mod weights;
 pub use busy_frames::{Busy, busy_frames};
 use frame_order::FrameOrder;
 pub use kernel_threads::kernel_threads;
+pub use late_names::{Added, add_names};
 use parquet_table::{copy, write_rows};
 use stack_order::StackOrder;
 use waits::{EarlierWaits, Waits};

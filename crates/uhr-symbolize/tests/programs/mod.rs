@@ -1,13 +1,14 @@
 //! Programs that tests compile, and what binutils say about them.
 
 #![allow(clippy::unwrap_used, reason = "a test's own helpers may fail the test")]
+#![allow(clippy::print_stderr, reason = "a test says what it skips")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use uhr_model::RelativeAddress;
-use uhr_symbolize::{ElfSource, ModuleSource, ModuleSymbols, Symbolized, Unnamed, symbolize};
+use uhr_symbolize::{ElfSource, Location, ModuleSource, ModuleSymbols, Symbolized, Unnamed, symbolize};
 
 /// Runs a tool and gives its output; the test fails if the tool does.
 pub(crate) fn run(tool: &str, arguments: &[&str]) -> String {
@@ -15,6 +16,15 @@ pub(crate) fn run(tool: &str, arguments: &[&str]) -> String {
         Command::new(tool).args(arguments).output().unwrap_or_else(|error| panic!("{tool}: {error}"));
     assert!(output.status.success(), "{tool} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether a tool is there. A test that lacks it says so.
+pub(crate) fn has(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED what needs {tool}: it is not installed");
+    }
+    found
 }
 
 /// Compiles `source` (its file name decides the language) in `folder` and gives the program's path.
@@ -61,7 +71,7 @@ pub(crate) fn hex(digits: &str) -> u64 {
 }
 
 pub(crate) fn elf(program: &Path) -> ElfSource<'_> {
-    ElfSource { open: program, path: program, build_id: None, root: None }
+    ElfSource { open: program, path: program, build_id: None, root: None, elsewhere: None }
 }
 
 /// Looks up stated addresses.
@@ -76,4 +86,40 @@ pub(crate) fn name(result: &Result<Symbolized, Unnamed>) -> &str {
         Ok(found) => found.locations.last().and_then(|place| place.function.as_deref()).unwrap_or("?"),
         Err(unnamed) => unnamed.reason.name(),
     }
+}
+
+/// Asks addr2line for whole inline chains: function, file and line, innermost first.
+pub(crate) fn oracle(program: &Path, stated: &[u64]) -> Vec<Vec<(String, String, u32)>> {
+    oracle_of("addr2line", program, stated)
+}
+
+/// Asks `tool`, which takes addr2line's arguments, for whole inline chains: function, file and line, innermost first.
+pub(crate) fn oracle_of(tool: &str, program: &Path, stated: &[u64]) -> Vec<Vec<(String, String, u32)>> {
+    let addresses: Vec<String> = stated.iter().map(|at| format!("{at:#x}")).collect();
+    let mut arguments = vec!["-a", "-f", "-i", "-C", "-e", program.to_str().unwrap()];
+    arguments.extend(addresses.iter().map(String::as_str));
+    let mut chains: Vec<Vec<(String, String, u32)>> = Vec::new();
+    let text = run(tool, &arguments);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("0x") {
+            chains.push(Vec::new());
+            continue;
+        }
+        let place = lines.next().unwrap().split(" (disc").next().unwrap();
+        let (file, number) = place.rsplit_once(':').unwrap();
+        chains.last_mut().unwrap().push((line.to_owned(), file.to_owned(), number.parse().unwrap_or(0)));
+    }
+    chains
+}
+
+/// The file without its folder.
+pub(crate) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap()
+}
+
+/// File and line of each place, without the folder.
+pub(crate) fn shape(locations: &[Location]) -> Vec<(String, u32)> {
+    let file = |place: &Location| base_name(place.file.as_deref().unwrap_or("??")).to_owned();
+    locations.iter().map(|place| (file(place), place.line.unwrap_or(0))).collect()
 }

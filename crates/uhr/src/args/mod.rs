@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Write the stacks in the format of another tool
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(ExportArgs),
+    /// Look up the names of a recording again, and fill in what was missing
+    #[command(after_long_help = SYMBOLIZE_EXAMPLES)]
+    Symbolize(SymbolizeArgs),
     /// Print the JSON Schema of an answer, or the list of them
     Schema(SchemaArgs),
     /// Print the completions for a shell
@@ -124,6 +127,16 @@ const EXPORT_EXAMPLES: &str = "\
 Examples:
   uhr export rec --format collapsed -o stacks.txt
   uhr export rec --format collapsed | grep parse";
+
+const SYMBOLIZE_EXAMPLES: &str = "\
+Examples:
+  uhr symbolize rec                after debug files were installed
+  uhr symbolize rec --debuginfod=https://debuginfod.debian.net
+  DEBUGINFOD_URLS= uhr symbolize rec      without asking any server
+
+Nothing that was captured is changed, and no name is taken away. Files are found at their old
+path, by build id under /usr/lib/debug, and in the cache of debuginfod; a file of another build
+is never used. Recording never asks a server.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -307,6 +320,18 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportFormat {
     /// Collapsed stacks, as flame graph tools read them.
     Collapsed,
+}
+
+/// Arguments of `uhr symbolize`.
+#[derive(Debug, Args)]
+pub(crate) struct SymbolizeArgs {
+    #[command(flatten)]
+    pub(crate) about: About,
+
+    /// Ask debuginfod servers for debug files that are on no disk here: these (several with blanks), or those of
+    /// DEBUGINFOD_URLS, which are asked without this option too. They are told the build ids
+    #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true)]
+    pub(crate) debuginfod: Option<Option<String>>,
 }
 
 /// Arguments of `uhr schema`.

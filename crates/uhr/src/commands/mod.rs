@@ -13,6 +13,7 @@ mod overview;
 mod query;
 mod record;
 mod schema;
+mod symbolize;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Annotate(args) => annotate::run(&args)?,
         Command::Flamegraph(args) => flamegraph::run(&args)?,
         Command::Export(args) => export::run(&args)?,
+        Command::Symbolize(args) => symbolize::run(&args)?,
         Command::Schema(args) => schema::run(&args)?,
         Command::Completions(args) => man::completions(&args)?,
         Command::Man(args) => man::page(&args)?,

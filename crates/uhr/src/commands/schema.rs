@@ -10,6 +10,7 @@ use uhr_query::answers;
 
 use super::doctor::{DoctorAnswer, SCHEMA as DOCTOR};
 use super::record::RecordAnswer;
+use super::symbolize::SymbolizeAnswer;
 use crate::args::SchemaArgs;
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
 }
 
 fn names() -> Vec<&'static str> {
-    let own = [DOCTOR, RecordAnswer::SCHEMA, LIST];
+    let own = [DOCTOR, RecordAnswer::SCHEMA, SymbolizeAnswer::SCHEMA, LIST];
     let mut names: Vec<_> = answers::NAMES.iter().copied().chain(own).collect();
     names.sort_unstable();
     names
@@ -57,6 +58,9 @@ fn find(name: &str) -> Option<Value> {
     match name {
         DOCTOR | "doctor" => Some(answers::schema_of::<DoctorAnswer>(DOCTOR)),
         RecordAnswer::SCHEMA | "record" => Some(answers::schema_of::<RecordAnswer>(RecordAnswer::SCHEMA)),
+        SymbolizeAnswer::SCHEMA | "symbolize" => {
+            Some(answers::schema_of::<SymbolizeAnswer>(SymbolizeAnswer::SCHEMA))
+        }
         LIST | "schema-list" => Some(answers::schema_of::<SchemaList>(LIST)),
         _ => answers::schema(name),
     }

@@ -149,9 +149,11 @@ impl<'a> Mapping<'a> {
             path: Path::new(OsStr::from_bytes(self.path)),
             build_id: elf.build_id.as_ref(),
             root: Some(&root),
+            elsewhere: None,
         };
         match symbolize(&ModuleSource::Elf(source), &[]).origin {
             Origin::DebugFile { .. } => Symbols::DebugFile,
+            Origin::MiniDebug => Symbols::Functions,
             _ if has(".symtab") => Symbols::Functions,
             _ => Symbols::Exported,
         }
