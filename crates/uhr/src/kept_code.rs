@@ -20,7 +20,7 @@ const LONGEST: u64 = 256 << 10;
 
 /// What is kept in all, in bytes. The recording shall not grow by much more than its samples do: code takes less than half
 /// of this on disk, a sample with its stack some 20 bytes.
-const PER_SAMPLE: u64 = 16;
+const PER_SAMPLE: u64 = 8;
 const ROOM: std::ops::RangeInclusive<u64> = 128 << 10..=4 << 20;
 
 /// Functions with so small a part of the samples are left out: nobody looks at their instructions.

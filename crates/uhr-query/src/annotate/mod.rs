@@ -144,7 +144,7 @@ impl Asked<'_> {
             grouped.rows.iter().filter(|row| is_of_function(row.1)).copied().collect();
         let of = rows.len();
         // Equal ones in the order of their numbers, which are the same in every run.
-        rows.sort_by_key(|row| (std::cmp::Reverse((row.2.own, row.2.total)), row.1));
+        rows.sort_by_key(|row| (std::cmp::Reverse((row.2.total, row.2.own)), row.1));
         let page: Vec<_> = rows.into_iter().skip(self.question.offset).take(self.question.limit).collect();
         let (profile, question) = (self.profile, self.question);
         let intervals = intervals(profile, question, group, self.cells, &self.within, grouped, &page);
