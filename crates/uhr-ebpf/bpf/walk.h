@@ -21,7 +21,7 @@ static __always_inline bool read_word(struct draft *draft, struct task_struct *o
     return true;
 }
 
-static __always_inline long end_walk(struct walk *walk, u8 ending)
+static __always_inline long end_walk(struct walk *walk, u32 ending)
 {
     walk->ending = ending;
     return 1;
@@ -59,77 +59,91 @@ static __always_inline long leave_by_bp(struct draft *draft, struct task_struct 
     push_frame(draft);
     if (walk->count == 1) walk->leaf_by_bp = 1;
     if (walk->ip == walk->code.root) return end_walk(walk, UHR_FIRST);
-    if (walk->is_bp_lost || at < walk->sp || !read_word(draft, other, at, &walk->bp) ||
-        !read_word(draft, other, at + 8, &walk->ip) || !walk->ip)
+    /* Go's runtime goes over to another stack, which may lie below, and leaves the chain of frame pointers whole. */
+    if (at < walk->sp && (!walk->code.root || walk->switches++ >= 4)) return end_walk(walk, UHR_GENERATED);
+    if (walk->is_bp_lost || !read_word(draft, other, at, &walk->bp) || !read_word(draft, other, at + 8, &walk->ip) ||
+        !walk->ip)
         return end_walk(walk, UHR_GENERATED);
     walk->sp = at + 16;
     walk->is_return = walk->by_bp = 1;
     return 0;
 }
 
+/* The canonical frame address of a row. Gives 0, or why it is not known. */
+static __always_inline u32 find_cfa(struct draft *draft, struct task_struct *other, u64 row, u64 *cfa)
+{
+    struct walk *walk = &draft->walk;
+    s64 words = (s32)(row >> 16) >> 8;
+    u8 form = row >> 16;
+    switch (form) {
+    case UHR_ROW_SP:
+        *cfa = walk->sp + words * 8;
+        return 0;
+    case UHR_ROW_PLT:
+        *cfa = walk->sp + ((s64)(walk->ip & 15) >= words ? 16 : 8);
+        return 0;
+    case UHR_ROW_BP:
+    case UHR_ROW_SAVED:
+        if (walk->is_bp_lost) return UHR_BP_LOST;
+        *cfa = walk->bp + words * 8;
+        if (form == UHR_ROW_SAVED && !read_word(draft, other, *cfa, cfa)) return UHR_UNREADABLE;
+        return 0;
+    default:
+        return UHR_COMPLEX;
+    }
+}
+
+/* The caller's rbp. False: it cannot be read. */
+static __always_inline bool restore_bp(struct draft *draft, struct task_struct *other, u64 row, u64 cfa)
+{
+    struct walk *walk = &draft->walk;
+    s64 words = (s16)(row >> 48);
+    bool is_from_bp = (u8)(row >> 16) == UHR_ROW_SAVED;
+    u64 saved = (is_from_bp ? walk->bp : cfa) + words * 8;
+    if (words == UHR_BP_NOWHERE) walk->is_bp_lost = 1;
+    /* Compilers go on naming the slot of a register that was popped. Below the stack pointer nothing is any more, and the
+       register has its old value already. */
+    if (words == UHR_BP_NOWHERE || (!words && !is_from_bp) || saved < walk->sp) return true;
+    walk->is_bp_lost = 0;
+    return read_word(draft, other, saved, &walk->bp);
+}
+
+/* Looks up the code of the address, and its rows. Gives 0, or why they are not known. */
+static __always_inline u32 find_place(struct walk *walk, u64 address)
+{
+    if (address < walk->code.start || address >= walk->code.end) {
+        if (!find_code(&walk->space, address, &walk->code)) {
+            walk->code.end = 0;
+            return UHR_UNKNOWN_CODE;
+        }
+        u32 number = walk->code.table;
+        struct uhr_table *table = bpf_map_lookup_elem(&tables, &number);
+        if (!table) return UHR_NOT_YET;
+        walk->table = *table;
+    }
+    if (walk->code.how == UHR_BY_NOTHING) return UHR_NOT_YET;
+    return walk->code.how == UHR_BY_READING_CODE ? UHR_GENERATED : 0;
+}
+
 /* One frame. 1 ends the loop. */
 static __always_inline long walk_frame(struct draft *draft, struct task_struct *other)
 {
     struct walk *walk = &draft->walk;
-    u64 address = walk->ip - walk->is_return;
-    if (address < walk->code.start || address >= walk->code.end) {
-        if (!find_code(&walk->space, address, &walk->code)) {
-            walk->code.end = 0;
-            return end_walk(walk, UHR_UNKNOWN_CODE);
-        }
-        u32 number = walk->code.table;
-        struct uhr_table *table = bpf_map_lookup_elem(&tables, &number);
-        if (!table) return end_walk(walk, UHR_NOT_YET);
-        walk->table = *table;
-    }
-    if (walk->code.how == UHR_BY_NOTHING) return end_walk(walk, UHR_NOT_YET);
-    if (walk->code.how == UHR_BY_READING_CODE) return end_walk(walk, UHR_GENERATED);
+    u64 address = walk->ip - walk->is_return, cfa = 0, return_address;
+    u32 ending = find_place(walk, address);
+    if (ending) return end_walk(walk, ending);
     u64 row = walk->code.how & UHR_BY_ROWS ? find_row(&walk->table, address - walk->code.bias) : 0;
-    u64 base = walk->sp, return_address, cfa;
-    s32 cfa_words = (s32)(row >> 16) >> 8;
-    s16 bp_words = row >> 48;
-    switch ((row >> 16) & 0xff) {
-    case UHR_ROW_SP:
-        cfa = base + cfa_words * 8ll;
-        break;
-    case UHR_ROW_BP:
-        base = walk->bp;
-        if (walk->is_bp_lost) return end_walk(walk, UHR_BP_LOST);
-        cfa = base + cfa_words * 8ll;
-        break;
-    case UHR_ROW_SAVED:
-        base = walk->bp;
-        if (walk->is_bp_lost) return end_walk(walk, UHR_BP_LOST);
-        if (!read_word(draft, other, base + cfa_words * 8ll, &cfa)) return end_walk(walk, UHR_UNREADABLE);
-        break;
-    case UHR_ROW_PLT:
-        cfa = base + ((address & 15) >= cfa_words ? 16 : 8);
-        break;
-    case UHR_ROW_SIGNAL:
-        return leave_signal(draft, other);
-    case UHR_ROW_FIRST:
-        push_frame(draft);
-        return end_walk(walk, UHR_FIRST);
-    case UHR_ROW_NONE:
-        if (walk->code.how & UHR_BY_FRAME_POINTERS) return leave_by_bp(draft, other);
-        return end_walk(walk, UHR_UNCOVERED);
-    default:
-        return end_walk(walk, UHR_COMPLEX);
-    }
+    u8 form = row >> 16;
+    if (form == UHR_ROW_SIGNAL) return leave_signal(draft, other);
+    if (form == UHR_ROW_NONE && walk->code.how & UHR_BY_FRAME_POINTERS) return leave_by_bp(draft, other);
+    if (form == UHR_ROW_NONE) return end_walk(walk, UHR_UNCOVERED);
     push_frame(draft);
+    if (form == UHR_ROW_FIRST) return end_walk(walk, UHR_FIRST);
+    ending = find_cfa(draft, other, row, &cfa);
+    if (ending) return end_walk(walk, ending);
     if (cfa <= walk->sp) return end_walk(walk, UHR_NO_PROGRESS);
-    u64 saved = ((row >> 16) & 0xff) == UHR_ROW_SAVED ? base + bp_words * 8ll : cfa + bp_words * 8ll;
-    if (bp_words == UHR_BP_NOWHERE) {
-        walk->is_bp_lost = 1;
-    } else if (bp_words || ((row >> 16) & 0xff) == UHR_ROW_SAVED) {
-        /* Compilers go on naming the slot of a register that was popped. Below the stack pointer nothing is any more, and
-           the register has its old value already. */
-        if (saved >= walk->sp) {
-            if (!read_word(draft, other, saved, &walk->bp)) return end_walk(walk, UHR_UNREADABLE);
-            walk->is_bp_lost = 0;
-        }
-    }
-    if (!read_word(draft, other, cfa - 8, &return_address)) return end_walk(walk, UHR_UNREADABLE);
+    if (!restore_bp(draft, other, row, cfa) || !read_word(draft, other, cfa - 8, &return_address))
+        return end_walk(walk, UHR_UNREADABLE);
     if (!return_address) return end_walk(walk, UHR_FIRST);
     walk->ip = return_address;
     walk->sp = cfa;

@@ -13,12 +13,14 @@ mod cost;
 mod counters;
 mod error;
 mod event;
+mod loading;
 mod log;
 mod mapped;
 mod options;
 mod probe;
 mod ring;
 mod sampler;
+mod stack_sample;
 mod tables;
 
 pub use abi::MAX_COPY_BYTES;
@@ -27,11 +29,9 @@ pub use chance::Chance;
 pub use cost::ProgramCost;
 pub use counters::{Counters, WALKS};
 pub use error::LoadError;
-pub use event::{
-    Event, File, Head, How, Occasion, Registers, Sample, SampleKind, State, Task, Times, WaitEnd, Waker,
-    WalkEnd, Why, Woken,
-};
+pub use event::{Event, File, Head, How, Occasion, State, Task, Times, WaitEnd, Waker, Why, Woken};
 pub use options::{Options, Scope};
 pub use probe::{Feature, WALKER, check_rights, features, purpose};
 pub use sampler::{RINGS, Sampler};
+pub use stack_sample::{Registers, Sample, SampleKind, WalkEnd, WalkedFrame};
 pub use tables::{Code, PackedRows, TableId, Tables, WalkBy};

@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::LoadError;
+use crate::loading::open;
 use crate::log;
 use crate::options::{Options, Scope};
-use crate::sampler::open;
 
 /// One program, and whether the kernel takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
