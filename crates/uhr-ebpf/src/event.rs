@@ -107,7 +107,7 @@ pub struct Why {
     pub how: How,
     /// For reads and writes.
     pub file: File,
-    /// It was shorter than [`Chance::LEAST_NS`]. Known when it is over.
+    /// It was shorter than [`Chance::LEAST_NS`](crate::Chance::LEAST_NS). Known when it is over.
     pub is_short: bool,
 }
 
