@@ -73,12 +73,18 @@ static __always_inline void put_chain(struct draft *draft)
     u32 begin = sample->kernel_frames * 8;
     if (begin > UHR_MAX_FRAMES * 8) return;
     struct window window = {};
-    u64 *words = words_of(draft), *out = (u64 *)(draft->payload + begin);
+    u64 *words = words_of(draft), *out = (u64 *)(draft->payload + begin), leaf[UHR_LEAF_BYTES / 8];
     read_window(&window, words, 0, sample->sp & ~7ull);
+    /* The first window also has what a function without a frame put on top of its stack. */
+    bool has_leaf = window.bytes >= UHR_LEAF_BYTES && !(sample->sp & 7);
+    __builtin_memcpy(leaf, words, sizeof leaf);
     sample->flags |= UHR_CHAIN;
     sample->user_frames = follow_frame_pointers(sample->ip, sample->sp, sample->bp, &window, words, out);
     if (sample->user_frames == UHR_MAX_FRAMES) sample->flags |= UHR_CHAIN_FULL;
-    put_leaf(draft, 0);
+    u32 top = begin + sample->user_frames * 8;
+    if (!has_leaf || top > 2 * UHR_MAX_FRAMES * 8) return;
+    __builtin_memcpy(draft->payload + top, leaf, sizeof leaf);
+    sample->copied = UHR_LEAF_BYTES;
 }
 
 /* The frames that rows lead to. False: they do not lead far enough. */
