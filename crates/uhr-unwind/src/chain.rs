@@ -32,24 +32,15 @@ impl ProcessUnwinder {
         let begin = out.len();
         out.push(CodeAddress::Instruction(Avma(ip)));
         out.extend(callers.iter().map(|&address| CodeAddress::Return(Avma(address))));
-        match self.find_outermost(begin, code, cache, out) {
-            StackEnding::BrokenFramePointers if chain.len() >= max_stack => StackEnding::TooDeep,
-            ending => ending,
-        }
-    }
-
-    fn find_outermost(
-        &mut self,
-        begin: usize,
-        code: Option<&dyn TargetMemory>,
-        cache: &mut UnwindCache,
-        out: &mut Vec<CodeAddress<Avma>>,
-    ) -> StackEnding {
         let nothing = StackWords::of_copy(StackCopy { start: Avma(0), bytes: &[] });
-        let outermost = self.start_walk(nothing, code, cache, out).outermost(begin);
-        // What follows the outermost function is what rbp held for another purpose.
-        let Some(outermost) = outermost else { return StackEnding::BrokenFramePointers };
-        out.truncate(outermost + 1);
+        let mut walk = self.start_walk(nothing, code, cache, out);
+        let whole = walk.outermost(begin);
+        match whole {
+            // What follows the outermost function is what rbp held for another purpose.
+            Some(outermost) => out.truncate(outermost + 1),
+            None if chain.len() >= max_stack => return StackEnding::TooDeep,
+            None => return StackEnding::BrokenFramePointers,
+        }
         StackEnding::Complete
     }
 }

@@ -22,9 +22,6 @@ impl Pipeline {
         let mut user_frames = std::mem::take(&mut self.user_frames);
         user_frames.clear();
         let ending = self.user_stack(sample, pid, now_ns, &mut user_frames);
-        if self.tasks.process(pid, now_ns, &mut self.writer).unwinder.take_changed_evidence() {
-            self.code_changed(pid);
-        }
         let stack = self.intern(&user_frames, sample.kernel_chain, (pid, near), now_ns);
         self.user_frames = user_frames;
         (stack, ending)
@@ -53,13 +50,16 @@ impl Pipeline {
                 false => CodeAddress::Instruction(address),
             });
         }
-        if let Some(own) = sample.registers.filter(|_| !sample.stack.is_empty()) {
-            let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };
+        let copied = sample.registers.filter(|_| !sample.stack.is_empty()).map(|own| {
             let registers = Registers::new(own.ip, own.sp).with_bp(own.bp);
+            (registers, StackCopy { start: Avma(own.sp), bytes: sample.stack })
+        });
+        // A frame pointer leads past the caller of a function that has no frame.
+        if let Some((registers, stack)) = copied
+            && let Some(second) = sample.frames().nth(1).filter(|second| second.from_bp)
+        {
             let caller = unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut self.cache);
-            if let Some(caller) = caller
-                && sample.frames().nth(1).map(|frame| frame.address) != Some(caller.0)
-            {
+            if let Some(caller) = caller.filter(|caller| caller.0 != second.address) {
                 user_frames.insert(1, CodeAddress::Return(caller));
             }
         }
@@ -69,17 +69,11 @@ impl Pipeline {
             WalkEnd::Unreadable => StackEnding::MemoryUnreadable,
             WalkEnd::TooDeep => StackEnding::TooDeep,
         };
-        let is_learned = unwinder.take_changed_evidence();
-        if let Some(own) = sample.registers.filter(|_| sample.stack.len() > LEAF_BYTES) {
-            let stack = StackCopy { start: Avma(own.sp), bytes: sample.stack };
-            let registers = Registers::new(own.ip, own.sp).with_bp(own.bp);
+        if let Some((registers, stack)) = copied.filter(|(_, stack)| stack.bytes.len() > LEAF_BYTES) {
             let mut by_copy = Vec::new();
             let by_copy_ending =
                 unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, &mut by_copy);
             self.walk_check.compare((&user_frames, ending), (&by_copy, by_copy_ending));
-        }
-        if is_learned {
-            self.code_changed(pid);
         }
         let kernel = Addresses::new(sample.kernel);
         let stack = self.intern(&user_frames, kernel, (pid, tid), time_ns);
@@ -87,6 +81,7 @@ impl Pipeline {
         (stack, ending)
     }
 
+    /// One number for both parts. What their walk has shown of the process's code goes to the kernel.
     fn intern(
         &mut self,
         user_frames: &[CodeAddress<Avma>],
@@ -95,12 +90,17 @@ impl Pipeline {
         now_ns: u64,
     ) -> StackId {
         let kernel_frames = self.kernel_frames(kernel);
-        let space = &self.tasks.process(pid, now_ns, &mut self.writer).space;
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let has_learned = process.unwinder.take_changed_evidence();
+        let space = &process.space;
         let user = user_frames
             .iter()
             .rev()
             .map(|code| space.frame(code.lookup(), matches!(code, CodeAddress::Return(_))));
         let frames: Vec<FrameKey> = user.chain(kernel_frames).collect();
+        if has_learned {
+            self.code_changed(pid);
+        }
         self.interner.stack(near, frames.into_iter(), &mut self.writer)
     }
 
