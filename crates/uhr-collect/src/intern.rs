@@ -16,6 +16,12 @@ pub(crate) struct FrameKey {
     pub(crate) is_return: bool,
 }
 
+impl FrameKey {
+    /// Stands for the frames in the middle of a very deep stack.
+    pub(crate) const LEFT_OUT: Self =
+        Self { mode: FrameMode::LeftOut, module: None, address: 0, is_return: false };
+}
+
 /// Nodes known at once. Past it the tree is begun anew (an epoch), so that memory stays bounded however many different
 /// stacks a program has; the end of the recording merges what was written twice. About 48 bytes a node: 24 MB.
 const NODES_PER_EPOCH: usize = 1 << 19;

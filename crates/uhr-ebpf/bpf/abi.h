@@ -15,7 +15,9 @@ typedef long long s64;
 #define UHR_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
 
 #define UHR_MAX_FRAMES 127      /* of the kernel, and again of the program */
-#define UHR_MAX_WALK 1024       /* of the program, where the walk goes by rows; a power of two */
+/* Of the program, where the walk goes by rows: as many are kept, half of them from the leaf on and half from the root, */
+#define UHR_MAX_WALK 1024 /* a power of two */
+#define UHR_MAX_STEPS 8192 /* if the root is no farther than that. A step takes some 20 ns. */
 #define UHR_MAX_COPY 16384      /* bytes of stack */
 #define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
 #define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */
@@ -63,7 +65,7 @@ enum uhr_sample_flag {
 
 /* How a walk by rows ended. */
 enum uhr_ending {
-    UHR_ON_ITS_WAY = 0, /* more frames than fit */
+    UHR_ON_ITS_WAY = 0, /* there are more steps to the root than are made */
     UHR_FIRST = 1,      /* at the thread's first function */
     UHR_UNREADABLE = 2, /* the stack is not in memory */
     UHR_GAVE_UP = 3,    /* from here on: the stack is copied instead */
@@ -98,8 +100,10 @@ struct uhr_sample {
     u16 syscall;
     u16 flags;
     u32 share; /* of a wait: as in struct uhr_dial */
+    u32 left_out; /* frames between the two halves. The second is a ring then, and begins at this number, modulo its length. */
+    u32 unused;
 };
-UHR_SIZE(struct uhr_sample, 88);
+UHR_SIZE(struct uhr_sample, 96);
 
 struct uhr_task {
     u32 pid;
@@ -285,8 +289,10 @@ UHR_SIZE(struct uhr_code, 40);
 struct uhr_space {
     u64 as_of_ns; /* what executed a program later is another one */
     u32 first, count;
+    u32 version; /* of all that were ever written another one */
+    u32 unused;
 };
-UHR_SIZE(struct uhr_space, 16);
+UHR_SIZE(struct uhr_space, 24);
 
 /* Which threads are recorded. */
 enum uhr_scope {

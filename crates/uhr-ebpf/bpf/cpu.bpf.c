@@ -19,7 +19,7 @@ static __always_inline bool is_target(struct uhr_task *task)
 }
 
 /* Both parts of the stack of the running thread. */
-static __always_inline void put_stack(struct bpf_perf_event_data *ctx, struct draft *draft)
+static __always_inline void put_stack(struct bpf_perf_event_data *ctx, struct draft *draft, u32 number)
 {
     struct uhr_sample *sample = &draft->sample;
     volatile struct pt_regs *now = &ctx->regs;
@@ -42,7 +42,7 @@ static __always_inline void put_stack(struct bpf_perf_event_data *ctx, struct dr
         if ((now->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
     }
     if (settings.follow_frame_pointers && !(sample->flags & UHR_32_BIT)) put_chain(draft);
-    else put_user_stack(draft, thread_of(current), 0);
+    else put_user_stack(draft, number, thread_of(current), 0);
 }
 
 SEC("perf_event")
@@ -63,7 +63,7 @@ int on_tick(struct bpf_perf_event_data *ctx)
     COUNT(samples);
     begin_sample(draft, UHR_CPU, task, bpf_ktime_get_ns());
     draft->sample.address = ((volatile struct bpf_perf_event_data *)ctx)->sample_period;
-    put_stack(ctx, draft);
+    put_stack(ctx, draft, DRAFT_CPU);
     emit_sample(draft);
     return 0;
 }
@@ -80,7 +80,7 @@ int on_fault(struct bpf_perf_event_data *ctx)
     begin_sample(draft, UHR_FAULT, task, bpf_ktime_get_ns());
     draft->sample.flags = bpf_get_attach_cookie(ctx);
     draft->sample.address = ((volatile struct bpf_perf_event_data *)ctx)->addr;
-    put_stack(ctx, draft);
+    put_stack(ctx, draft, DRAFT_FAULT);
     emit_sample(draft);
     return 0;
 }

@@ -34,7 +34,7 @@ static __always_inline void look_at(struct task_struct *task, struct thread *thr
     } else {
         struct pt_regs *saved = (void *)bpf_task_pt_regs(task);
         if (saved) put_registers(sample, saved);
-        put_user_stack(draft, thread, task);
+        put_user_stack(draft, DRAFT_LOOK, thread, task);
     }
     /* What was read is the wait's only if the thread still waits. */
     if (thread->wait != wait || thread->woken_ns || thread->state != UHR_WAITING) {

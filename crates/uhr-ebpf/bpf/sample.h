@@ -88,15 +88,15 @@ static __always_inline void put_chain(struct draft *draft)
 }
 
 /* The frames that rows lead to. False: they do not lead far enough. */
-static __always_inline bool put_walk(struct draft *draft, struct thread *thread, struct task_struct *other)
+static __always_inline bool put_walk(struct draft *draft, u32 number, struct thread *thread, struct task_struct *other)
 {
     struct uhr_sample *sample = &draft->sample;
     struct walk *walk = &draft->walk;
-    struct walk_context context = {.draft = draft, .other = other};
+    struct walk_context context = {.draft = draft, .known = bpf_map_lookup_elem(&known_rows, &number), .other = other};
     u32 pid = sample->head.pid;
     struct uhr_space *space = bpf_map_lookup_elem(&spaces, &pid);
     __builtin_memset(walk, 0, sizeof *walk);
-    if (!space || (thread && space->as_of_ns < thread->exec_ns)) {
+    if (!space || !context.known || (thread && space->as_of_ns < thread->exec_ns)) {
         walk->ending = UHR_NO_SPACE;
     } else {
         walk->ip = sample->ip;
@@ -106,8 +106,8 @@ static __always_inline bool put_walk(struct draft *draft, struct thread *thread,
         walk->first = sample->kernel_frames;
         /* In the middle of an exec or an exit there is no stack any more. */
         if (!read_window(&walk->window, words_of(draft), other, walk->sp & ~7ull)) return true;
-        if (other) bpf_loop(UHR_MAX_WALK, walk_other, &context, 0);
-        else bpf_loop(UHR_MAX_WALK, walk_own, &context, 0);
+        if (other) bpf_loop(UHR_MAX_STEPS, walk_other, &context, 0);
+        else bpf_loop(UHR_MAX_STEPS, walk_own, &context, 0);
     }
     u32 ending = walk->ending;
     struct uhr_counters *counters = counted();
@@ -116,16 +116,17 @@ static __always_inline bool put_walk(struct draft *draft, struct thread *thread,
     if (ending >= UHR_GAVE_UP) return false;
     sample->flags |= UHR_WALKED;
     sample->as_of_ns = walk->space.as_of_ns;
-    sample->user_frames = walk->count;
+    sample->user_frames = walk->count < UHR_MAX_WALK ? walk->count : UHR_MAX_WALK;
+    sample->left_out = walk->count - sample->user_frames;
     if (walk->leaf_by_bp) put_leaf(draft, other);
     return true;
 }
 
-/* The program's part, in the way that was asked for. `thread`: what is kept of it, if anything. */
-static __always_inline void put_user_stack(struct draft *draft, struct thread *thread, struct task_struct *other)
+/* The program's part, in the way that was asked for. `number`: of the draft; `thread`: what is kept of it, if anything. */
+static __always_inline void put_user_stack(struct draft *draft, u32 number, struct thread *thread, struct task_struct *other)
 {
     if (draft->sample.flags & UHR_32_BIT) return;
-    if (settings.walks_by_rows && put_walk(draft, thread, other) && !settings.copies_too) return;
+    if (settings.walks_by_rows && put_walk(draft, number, thread, other) && !settings.copies_too) return;
     put_stack_copy(draft, other);
 }
 

@@ -103,7 +103,7 @@ struct draft {
     struct uhr_sample sample;
     u8 payload[(UHR_MAX_FRAMES + UHR_MAX_WALK) * 8 + UHR_MAX_COPY];
 };
-enum { DRAFT_CPU, DRAFT_FAULT, DRAFT_SCHEDULER, DRAFTS };
+enum { DRAFT_CPU, DRAFT_FAULT, DRAFT_SCHEDULER, DRAFTS, DRAFT_LOOK = DRAFTS };
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -111,6 +111,23 @@ struct {
     __type(key, u32);
     __type(value, struct draft);
 } drafts SEC(".maps");
+
+/* Rows that were found lately, of all processes. The row's own low bits, its place in its page, are not needed any more: there
+   and above the address is the version of the process's mappings, so that a row is that of this code and no other. */
+#define UHR_KNOWN_BITS 10
+struct known_row {
+    u64 key, row;
+};
+struct known_rows {
+    struct known_row rows[1 << UHR_KNOWN_BITS];
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, DRAFTS + 1);
+    __type(key, u32);
+    __type(value, struct known_rows);
+} known_rows SEC(".maps");
 
 static __always_inline struct uhr_counters *counted(void)
 {

@@ -113,7 +113,7 @@ static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct
     struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
     sample->syscall = syscall_of(current, saved);
     if (saved) put_registers(sample, saved);
-    put_user_stack(draft, thread_of(current), 0);
+    put_user_stack(draft, DRAFT_SCHEDULER, thread_of(current), 0);
 }
 
 /* Of some waits the stack is taken as they begin, by lot: the clock cannot see the shortest. */

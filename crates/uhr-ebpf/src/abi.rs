@@ -30,6 +30,8 @@ pub(crate) const MAJOR: u16 = 16;
 pub(crate) const CHAIN: u16 = 32;
 pub(crate) const AT_SWITCH: u16 = 64;
 pub(crate) const WALKED: u16 = 128;
+/// UHR_MAX_WALK / 2: what is kept of a walk from the leaf on, and again from the root.
+pub(crate) const HALF_OF_WALK: usize = 512;
 
 pub(crate) const ON_ITS_WAY: u16 = 0;
 pub(crate) const FIRST: u16 = 1;
@@ -86,9 +88,9 @@ plain! {
     /// struct uhr_head
     Head = 24 { kind: u32, cpu: u32, time_ns: u64, pid: u32, tid: u32, }
     /// struct uhr_sample
-    Sample = 88 {
+    Sample = 96 {
         head: Head, ip: u64, sp: u64, bp: u64, address: u64, as_of_ns: u64, wait: u32, wait_tid: u32, kernel_frames: u16,
-        user_frames: u16, copied: u16, ending: u16, syscall: u16, flags: u16, share: u32,
+        user_frames: u16, copied: u16, ending: u16, syscall: u16, flags: u16, share: u32, left_out: u32, unused: u32,
     }
     /// struct uhr_task
     Task = 8 { pid: u32, tid: u32, }
@@ -131,7 +133,7 @@ plain! {
     /// struct uhr_code
     Code = 40 { start: u64, end: u64, bias: u64, root: u64, table: u32, how: u32, }
     /// struct uhr_space
-    Space = 16 { as_of_ns: u64, first: u32, count: u32, }
+    Space = 24 { as_of_ns: u64, first: u32, count: u32, version: u32, unused: u32, }
     /// struct uhr_cursor
     Cursor = 16 { from: u64, next: u64, }
 }

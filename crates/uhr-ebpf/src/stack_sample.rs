@@ -91,6 +91,8 @@ pub struct Sample<'a> {
     pub is_full: bool,
     /// The frames in `user` were found by [`Tables`](crate::Tables), up to here.
     pub walk: Option<WalkEnd>,
+    /// So many were left out in the middle, behind as many as are kept from there on to the root.
+    pub left_out: u32,
     /// They went by the mappings of that moment.
     pub as_of_ns: u64,
     /// They were not, because some of the process's code is not in those tables.
@@ -132,6 +134,7 @@ impl<'a> Sample<'a> {
             user: if has(abi::CHAIN | abi::WALKED) { user } else { &[] },
             is_full: has(abi::CHAIN_FULL),
             walk: has(abi::WALKED).then_some(walk),
+            left_out: raw.left_out,
             as_of_ns: raw.as_of_ns,
             is_of_unknown_code: matches!(raw.ending, abi::NO_SPACE | abi::UNKNOWN_CODE),
             stack,
@@ -140,8 +143,11 @@ impl<'a> Sample<'a> {
 
     /// The frames of a walk, leaf first.
     pub fn frames(&self) -> impl Iterator<Item = WalkedFrame> {
-        let words = self.user.chunks_exact(8).filter_map(|bytes| bytes.try_into().ok());
-        words.map(u64::from_ne_bytes).map(|word| WalkedFrame {
+        let (first, ring) = self.user.split_at(self.user.len().min(abi::HALF_OF_WALK * 8));
+        // Where nothing was left out it begins at its beginning.
+        let (last, middle) = ring.split_at((self.left_out as usize % abi::HALF_OF_WALK * 8).min(ring.len()));
+        let words = [first, middle, last].into_iter().flat_map(|part| part.chunks_exact(8));
+        words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes).map(|word| WalkedFrame {
             address: word & !(abi::INSTRUCTION | abi::FROM_BP),
             is_return: word & abi::INSTRUCTION == 0,
             from_bp: word & abi::FROM_BP != 0,

@@ -9,7 +9,7 @@ codes! {
         NoUnwindInfo = 1 "no-unwind-info",
         /// The frame chain left the part of the stack that was copied.
         CopyTooShort = 2 "stack-copy-too-short",
-        /// More frames than the limit.
+        /// More frames than the limit: those in the middle were left out, and the outermost may be missing too.
         TooDeep = 3 "too-deep",
         /// Memory of the target that the unwinder needed could not be read.
         MemoryUnreadable = 4 "memory-unreadable",

@@ -11,6 +11,8 @@ codes! {
         Jit = 2 "jit",
         /// A function of an interpreted language.
         Interpreter = 3 "interpreter",
+        /// No code: it stands in a stack of very many frames for those in the middle, which were left out.
+        LeftOut = 4 "left-out",
     }
 }
 

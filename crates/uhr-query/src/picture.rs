@@ -285,7 +285,8 @@ impl<'a> Stacks<'a> {
     ) -> NodeId {
         let code = &self.profile.code;
         let name = &code.functions[function as usize].name;
-        let id = flame.function(name, Some(code.module_of(function)), modes[function as usize]);
+        let mode = modes[function as usize].filter(|mode| *mode != FrameMode::LeftOut);
+        let id = flame.function(name, mode.map(|_| code.module_of(function)), mode);
         flame.child(below, id)
     }
 

@@ -46,10 +46,13 @@ impl ProcessUnwinder {
 }
 
 impl ProcessUnwinder {
-    /// The caller of the innermost function. A chain lacks it where that function has no frame at this instruction: in
-    /// its first instructions, and all through functions that call nothing, from which compilers leave the frame out
+    /// The caller of the innermost function, if a chain lacks it: where that function has no frame at this instruction. That is
+    /// in its first instructions, and all through functions that call nothing, from which compilers leave the frame out
     /// (Go; gcc 12 whatever it is told). `stack` may be short: such a function has little on it.
-    pub fn caller_of_leaf(
+    ///
+    /// What tells is where the return address lies, not what it is: a function that calls itself from one place has
+    /// the same one twice.
+    pub fn caller_without_frame(
         &mut self,
         regs: Registers,
         stack: StackCopy<'_>,
@@ -60,7 +63,10 @@ impl ProcessUnwinder {
         let frame = Frame::interrupted(regs);
         let mut walk = self.start_walk(StackWords::of_copy(stack), code, cache, &mut no_frames);
         match walk.step_from(&frame)? {
-            Step::Caller(caller) => Some(Avma(caller.ip())),
+            Step::Caller(caller) => {
+                let is_in_chain = regs.bp().and_then(|bp| bp.checked_add(16)) == Some(caller.sp());
+                (!is_in_chain).then(|| Avma(caller.ip()))
+            }
             Step::First => None,
         }
     }

@@ -15,8 +15,8 @@ use super::registers::Registers;
 use super::row::{Row, Step};
 use super::stack::{Miss, StackWords};
 
-/// The longest stack; a longer one ends with [`StackEnding::TooDeep`].
-pub const MAX_FRAMES: usize = 1024;
+/// The longest stack; a longer one ends with [`StackEnding::TooDeep`]. Recursion over data goes thousands of calls deep.
+pub const MAX_FRAMES: usize = 8192;
 
 /// A frame to be left.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, perf_map_name, vdso_image};
-use uhr_model::{BuildId, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
+use uhr_model::{BuildId, FrameMode, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
 use uhr_recording::{
     Finalized, FrameHint, Manifest, Recording, RecordingError, Table, busy_frames, finalize,
@@ -99,6 +99,10 @@ fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, Rec
         ..Finalized::default()
     };
     for (frame, &result) in of_frame.iter().enumerate() {
+        if frames.mode[frame] == FrameMode::LeftOut.code() {
+            done.frame_hints.push(FrameHint::default());
+            continue;
+        }
         let module = frames.module[frame].and_then(|module| modules.get(module as usize));
         add(&mut done, frame as u32, result, Place::of(module));
     }
@@ -160,7 +164,7 @@ fn add(done: &mut Finalized, frame: u32, result: &Result<Symbolized, Unnamed>, p
                     file: location.file.clone(),
                     line: location.line,
                     function_start: Some(found.start.0),
-                    mode: found.mode.map(uhr_model::FrameMode::code),
+                    mode: found.mode.map(FrameMode::code),
                     reason: None,
                 });
             }

@@ -8,6 +8,9 @@ use super::Pipeline;
 use crate::intern::FrameKey;
 use crate::perf::{Addresses, Sample};
 
+/// Frames of a user stack that are kept, half of them from the leaf on and half from the root: as many as of a walk in the
+/// kernel.
+const KEPT_FRAMES: usize = 1024;
 /// Stack that comes with a walk, where its first step may be missing. More of it comes to check the walk.
 const LEAF_BYTES: usize = 64;
 
@@ -22,9 +25,10 @@ impl Pipeline {
         let mut user_frames = std::mem::take(&mut self.user_frames);
         user_frames.clear();
         let ending = self.user_stack(sample, pid, now_ns, &mut user_frames);
-        let stack = self.intern(&user_frames, sample.kernel_chain, (pid, near), now_ns);
+        let is_cut = cut_middle(&mut user_frames);
+        let stack = self.intern((&user_frames, is_cut), sample.kernel_chain, (pid, near), now_ns);
         self.user_frames = user_frames;
-        (stack, ending)
+        (stack, if is_cut { StackEnding::TooDeep } else { ending })
     }
 
     /// The stack that the kernel has walked.
@@ -56,15 +60,15 @@ impl Pipeline {
         });
         // A frame pointer leads past the caller of a function that has no frame.
         if let Some((registers, stack)) = copied
-            && let Some(second) = sample.frames().nth(1).filter(|second| second.from_bp)
+            && sample.frames().nth(1).is_some_and(|second| second.from_bp)
+            && let Some(caller) =
+                unwinder.caller_without_frame(registers, stack, Some(&memory), &mut self.cache)
         {
-            let caller = unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut self.cache);
-            if let Some(caller) = caller.filter(|caller| caller.0 != second.address) {
-                user_frames.insert(1, CodeAddress::Return(caller));
-            }
+            user_frames.insert(1, CodeAddress::Return(caller));
         }
         let ending = match end {
             _ if is_in_doubt => StackEnding::Heuristic,
+            WalkEnd::First if sample.left_out > 0 => StackEnding::TooDeep,
             WalkEnd::First => StackEnding::Complete,
             WalkEnd::Unreadable => StackEnding::MemoryUnreadable,
             WalkEnd::TooDeep => StackEnding::TooDeep,
@@ -73,18 +77,20 @@ impl Pipeline {
             let mut by_copy = Vec::new();
             let by_copy_ending =
                 unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, &mut by_copy);
+            cut_middle(&mut by_copy);
             self.walk_check.compare((&user_frames, ending), (&by_copy, by_copy_ending));
         }
         let kernel = Addresses::new(sample.kernel);
-        let stack = self.intern(&user_frames, kernel, (pid, tid), time_ns);
+        let stack = self.intern((&user_frames, sample.left_out > 0), kernel, (pid, tid), time_ns);
         self.user_frames = user_frames;
         (stack, ending)
     }
 
-    /// One number for both parts. What their walk has shown of the process's code goes to the kernel.
+    /// One number for both parts, of which the user's may lack its middle. What their walk has shown of the process's code goes to
+    /// the kernel.
     fn intern(
         &mut self,
-        user_frames: &[CodeAddress<Avma>],
+        (user_frames, is_cut): (&[CodeAddress<Avma>], bool),
         kernel: Addresses<'_>,
         (pid, near): (u32, u32),
         now_ns: u64,
@@ -93,11 +99,12 @@ impl Pipeline {
         let process = self.tasks.process(pid, now_ns, &mut self.writer);
         let has_learned = process.unwinder.take_changed_evidence();
         let space = &process.space;
-        let user = user_frames
-            .iter()
-            .rev()
-            .map(|code| space.frame(code.lookup(), matches!(code, CodeAddress::Return(_))));
-        let frames: Vec<FrameKey> = user.chain(kernel_frames).collect();
+        let frame =
+            |code: &CodeAddress<Avma>| space.frame(code.lookup(), matches!(code, CodeAddress::Return(_)));
+        let (leaf, root) = user_frames.split_at(if is_cut { user_frames.len() - KEPT_FRAMES / 2 } else { 0 });
+        let left_out = is_cut.then_some(FrameKey::LEFT_OUT);
+        let (root, leaf) = (root.iter().rev().map(frame), leaf.iter().rev().map(frame));
+        let frames: Vec<FrameKey> = root.chain(left_out).chain(leaf).chain(kernel_frames).collect();
         if has_learned {
             self.code_changed(pid);
         }
@@ -152,10 +159,8 @@ impl Pipeline {
             if chain.is_empty() {
                 return unwinder.unwind(registers, stack, Some(&memory), &mut self.cache, out);
             }
-            let caller = unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut self.cache);
-            if let Some(Avma(caller)) = caller
-                && chain.get(1) != Some(&caller)
-            {
+            let caller = unwinder.caller_without_frame(registers, stack, Some(&memory), &mut self.cache);
+            if let Some(Avma(caller)) = caller {
                 chain.insert(1, caller);
             }
         }
@@ -172,4 +177,13 @@ impl Pipeline {
         let is_kernel_thread = process.row.executable.is_none() && !sample.kernel_chain.is_empty();
         if is_kernel_thread { StackEnding::Complete } else { StackEnding::NoUserStack }
     }
+}
+
+/// Leaves out the frames in the middle of a very deep stack. Whether there are any.
+fn cut_middle(frames: &mut Vec<CodeAddress<Avma>>) -> bool {
+    let is_deep = frames.len() > KEPT_FRAMES;
+    if is_deep {
+        frames.drain(KEPT_FRAMES / 2..frames.len() - KEPT_FRAMES / 2);
+    }
+    is_deep
 }

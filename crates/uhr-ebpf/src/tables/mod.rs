@@ -66,6 +66,8 @@ pub struct Tables {
     used: HashMap<TableId, Range<u32>>,
     /// Entries of `codes` of each process.
     processes: HashMap<u32, Range<u32>>,
+    /// How many were written so far.
+    version: u32,
 }
 
 impl Tables {
@@ -86,6 +88,7 @@ impl Tables {
             numbers: Room::new(abi::TABLES as u32),
             used: HashMap::new(),
             processes: HashMap::new(),
+            version: 0,
         })
     }
 
@@ -208,7 +211,9 @@ impl Tables {
             };
             self.codes.write(at as usize * size_of::<abi::Code>(), abi::bytes(&entry));
         }
-        let space = abi::Space { as_of_ns, first: piece.start, count: codes.len() as u32 };
+        self.version = self.version.wrapping_add(1);
+        let (first, count, version) = (piece.start, codes.len() as u32, self.version);
+        let space = abi::Space { as_of_ns, first, count, version, unused: 0 };
         let updated = update(&self.spaces, &pid.to_ne_bytes(), abi::bytes(&space));
         if let Some(old) = self.processes.insert(pid, piece) {
             self.entries.give_up(old);

@@ -15,7 +15,7 @@ const NEARBY_HUES: u32 = 4;
 /// The style class of a frame, such as `u7`.
 pub(super) fn class(function: &Function) -> String {
     match function.mode {
-        None => "n".to_string(),
+        None | Some(FrameMode::LeftOut) => "n".to_string(),
         Some(mode) => {
             let module = fnv(function.module.as_deref().unwrap_or_default());
             let shade = module % NEARBY_HUES * LIGHTNESSES + fnv(&function.name) % LIGHTNESSES;
@@ -31,6 +31,7 @@ pub(super) fn letter(mode: FrameMode) -> char {
         FrameMode::Kernel => 'k',
         FrameMode::Jit => 'j',
         FrameMode::Interpreter => 'i',
+        FrameMode::LeftOut => 'n',
     }
 }
 
@@ -41,6 +42,7 @@ pub(super) fn label(mode: FrameMode) -> &'static str {
         FrameMode::Kernel => "kernel",
         FrameMode::Jit => "JIT",
         FrameMode::Interpreter => "interpreter",
+        FrameMode::LeftOut => "left out",
     }
 }
 
@@ -55,7 +57,7 @@ mod tests {
         assert_eq!(class(&function("main", Some(FrameMode::User))), "u5");
         assert_eq!(class(&function("main", None)), "n");
         let style = include_str!("flamegraph.css");
-        for mode in FrameMode::ALL {
+        for mode in FrameMode::ALL.iter().filter(|mode| **mode != FrameMode::LeftOut) {
             for shade in 0..NEARBY_HUES * LIGHTNESSES {
                 assert_eq!(style.matches(&format!(".{}{shade}{{fill:", letter(*mode))).count(), 2);
             }

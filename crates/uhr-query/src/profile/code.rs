@@ -209,6 +209,7 @@ impl<'a> Builder<'a> {
         let row = module.map(|id| &self.module_rows[id as usize]);
         let name = match (mode, row) {
             (FrameMode::Kernel, _) => "[kernel]",
+            (FrameMode::LeftOut, _) => "[frames left out]",
             (_, Some(row)) => base_name(row),
             (_, None) => "[unknown]",
         };

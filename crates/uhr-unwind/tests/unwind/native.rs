@@ -356,8 +356,17 @@ fn a_chain_lacks_the_caller_of_a_function_without_a_frame_and_a_short_copy_has_i
         memory.read(Avma(moment.regs.rsp), &mut bytes).unwrap();
         let registers = Registers::new(moment.regs.rip, moment.regs.rsp).with_bp(moment.regs.rbp);
         let stack = StackCopy { start: Avma(moment.regs.rsp), bytes: &bytes };
-        let caller = target.unwinder.caller_of_leaf(registers, stack, Some(&memory), &mut target.cache);
-        assert_eq!(caller.map(CodeAddress::Return), Some(moment.frames[1]), "{flags}: {:?}", moment.names);
+        let mut lacking = |registers| {
+            let caller =
+                target.unwinder.caller_without_frame(registers, stack, Some(&memory), &mut target.cache);
+            caller.map(CodeAddress::Return)
+        };
+        assert_eq!(lacking(registers), Some(moment.frames[1]), "{flags}: {:?}", moment.names);
+        // A frame whose return address lies where this one's does is in the chain.
+        let CodeAddress::Return(Avma(caller)) = moment.frames[1] else { panic!("{:?}", moment.frames) };
+        let place = bytes.chunks(8).position(|word| word == caller.to_ne_bytes()).unwrap() as u64 * 8;
+        let framed = registers.with_bp(moment.regs.rsp + place - 8);
+        assert_eq!(lacking(framed), None, "{flags}");
     }
 }
 

@@ -105,3 +105,32 @@ fn programs_with_generated_code() {
     let Some(recorded) = record(&place, "node", &[&"node", &script]) else { return };
     assert_agrees(&recorded);
 }
+
+/// Deeper than can be kept: both ends are, and what is missing between them is shown and counted.
+#[test]
+fn very_deep_recursion_keeps_both_ends() {
+    if !has_ebpf() {
+        return;
+    }
+    let place = Place::new();
+    let program = place.c("recursion.c", &["-fomit-frame-pointer"]);
+    // The second is so deep that its root is not looked for.
+    for (depth, has_root) in [("5000", true), ("50000", false)] {
+        let name = format!("rec-{depth}");
+        let Some(recorded) = record(&place, &name, &[&program, &depth]) else { return };
+        let (path, share) = main_path(&recorded, "at_the_bottom");
+        assert!(share > 0.9, "{share} of the time is on {path:?}");
+        let at = path.iter().position(|name| name == "[frames left out]").unwrap();
+        let (root, leaf) = (&path[..at], &path[at + 1..]);
+        assert_eq!([root.len(), leaf.len()], [512, 512]);
+        let down = |part: &[String]| part.iter().filter(|name| *name == "down").count();
+        assert_eq!((down(leaf), leaf[511].as_str()), (511, "at_the_bottom"));
+        assert_eq!(root.contains(&"main".to_owned()), has_root, "{root:?}");
+        assert!(down(root) > 505, "{root:?}");
+        let answer = recorded.ask("query --group-by function --limit 1");
+        let coverage = &answer["coverage"];
+        let cut = number(&coverage["truncated"], "too-deep") / number(coverage, "captured");
+        assert!(cut > 0.9, "{coverage:#}");
+        assert_agrees(&recorded);
+    }
+}
