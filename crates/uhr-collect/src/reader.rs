@@ -89,9 +89,10 @@ impl Source {
 /// What one pass over the rings brought.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    bytes: Vec<u8>,
-    /// Ring and length of each record.
-    records: Vec<(u32, u32)>,
+    /// The records.
+    pub(crate) bytes: Vec<u8>,
+    /// Ring and length of each.
+    pub(crate) records: Vec<(u32, u32)>,
     /// When the pass began.
     pub(crate) started_ns: u64,
     pub(crate) corrupt_bytes: u64,
@@ -108,9 +109,9 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Reads the rings. Counts samples of `counted` on the way, and tells whether perf events brought anything.
-    fn of(source: &mut Source, decoder: &Decoder, counted: EventKind) -> (Self, u64, bool) {
-        let (mut batch, mut samples) = (Self::default(), 0);
+    /// Reads the rings, to `bytes`. Counts samples of `counted` on the way, and tells whether perf events brought anything.
+    fn of(source: &mut Source, bytes: Vec<u8>, decoder: &Decoder, counted: EventKind) -> (Self, u64, bool) {
+        let (mut batch, mut samples) = (Self { bytes, ..Self::default() }, 0);
         let drained = source.session.drain(&mut |ring, record| {
             samples += u64::from(decoder.may_be_of(record, counted));
             batch.push(uhr_ebpf::RINGS + ring, record);
@@ -149,20 +150,12 @@ impl Batch {
         (self.started_ns, self.wait_period_ns, self.is_over) =
             (next.started_ns, next.wait_period_ns, next.is_over);
     }
-
-    /// The records, each with the number of its ring.
-    pub(crate) fn records(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        let mut rest = self.bytes.as_slice();
-        self.records.iter().filter_map(move |&(ring, length)| {
-            let (record, behind) = rest.split_at_checked(length as usize)?;
-            rest = behind;
-            Some((ring as usize, record))
-        })
-    }
 }
 
 enum Order {
     AddThread(u32),
+    /// Read to this memory.
+    ReadTo(Vec<u8>),
     Stop,
 }
 
@@ -205,6 +198,11 @@ impl Reader {
         let _ = self.orders.send(Order::AddThread(tid));
     }
 
+    /// Gives back the memory of a batch.
+    pub(crate) fn give_back(&self, bytes: Vec<u8>) {
+        let _ = self.orders.send(Order::ReadTo(bytes));
+    }
+
     /// Stops the events; gives what is still on the way, and the session for its counts. The second time there is none.
     pub(crate) fn stop(&mut self) -> (Vec<Batch>, Option<Stopped>) {
         let _ = self.orders.send(Order::Stop);
@@ -224,7 +222,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
     let mut ladder = Ladder::new(source.session.granted().stack_copy_bytes > 0, monotonic_ns());
     let mut looks = Looks::new();
     let (mut quiet, mut empty, mut news) = (0, 0, true);
-    let mut waiting = None;
+    let (mut waiting, mut spare) = (None, Vec::new());
     loop {
         let (mut stop, mut unattached, mut gone) = (false, Vec::new(), Vec::new());
         for order in orders.try_iter() {
@@ -234,6 +232,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
                     Ok(Attached::NoRoom) => unattached.push(tid),
                     Ok(Attached::Gone) | Err(_) => gone.push(tid),
                 },
+                Order::ReadTo(bytes) => spare = bytes,
                 Order::Stop => stop = true,
             }
         }
@@ -248,7 +247,8 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         }
         let at_ns = monotonic_ns();
         let window = source.serve(&mut looks, stop);
-        let (mut batch, samples, sideband) = Batch::of(&mut source, &decoder, ladder.kind());
+        let bytes = std::mem::take(&mut spare);
+        let (mut batch, samples, sideband) = Batch::of(&mut source, bytes, &decoder, ladder.kind());
         news = sideband;
         if ladder.see(samples, batch.started_ns) && !stop {
             // If the kernel refuses, what is lost is counted.
@@ -373,8 +373,8 @@ mod tests {
         assert!(hand_on(&sender, waiting, batch(5, &[]), true).ok().unwrap().is_none());
         let grown = batches.recv().unwrap();
         assert_eq!(grown.started_ns, 5);
-        let records: Vec<(usize, u8)> = grown.records().map(|(length, bytes)| (length, bytes[0])).collect();
-        assert_eq!(records, [1, 1, 2, 2, 3, 3, 4, 4].map(|pass| (1, pass)));
+        assert_eq!(grown.records, [(1, 8), (1, 3)].repeat(4));
+        assert_eq!(grown.bytes, [1, 2, 3, 4].map(|pass| [pass; 11]).concat());
         drop(batches);
         assert!(hand_on(&sender, None, batch(6, &[]), false).is_err());
     }

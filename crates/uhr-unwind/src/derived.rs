@@ -15,8 +15,8 @@ use super::row::Step;
 use super::stack::Miss;
 use super::walk::{Frame, Place, Walk};
 
-/// Addresses whose code is kept, about 2 MB of a process with much generated code.
-const MAX_ADDRESSES: usize = 32_768;
+/// Addresses whose code is kept, half a megabyte of a process with much generated code.
+const MAX_ADDRESSES: usize = 8192;
 /// How long a function without a frame is at most.
 const MAX_FRAMELESS: u64 = 4096;
 /// How far above the stack pointer a frame pointer can be believed without seeing what it points to.

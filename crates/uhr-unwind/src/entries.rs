@@ -51,21 +51,41 @@ impl Entries {
 
     /// The entry that covers the code byte at a stated address.
     pub(super) fn find(&self, address: u64) -> Option<Entry<'_>> {
-        let offset = match &self.header {
-            Some(table) => table.offset_of(address)?,
-            None => {
-                let index = self.index();
-                let at = index.partition_point(|&(start, _)| start <= address).checked_sub(1)?;
-                index[at].1 as usize
-            }
-        };
+        let (_, offset) = self.get(self.count_up_to(address).checked_sub(1)?)?;
         self.at(offset).filter(|entry| entry.contains(address))
     }
 
     /// The first entry that begins above a stated address.
     pub(super) fn start_above(&self, address: u64) -> Option<u64> {
-        let index = self.index();
-        index.get(index.partition_point(|&(start, _)| start <= address)).map(|&(start, _)| start)
+        self.get(self.count_up_to(address)).map(|(start, _)| start)
+    }
+
+    /// The entries' start addresses and offsets, sorted.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, u32)> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+
+    fn len(&self) -> usize {
+        self.header.as_ref().map_or_else(|| self.index().len(), HeaderTable::len)
+    }
+
+    /// Start address and offset of an entry, in the order of addresses.
+    fn get(&self, at: usize) -> Option<(u64, u32)> {
+        match &self.header {
+            Some(table) => table.get(at),
+            None => self.index().get(at).copied(),
+        }
+    }
+
+    /// How many entries begin at a stated address or below.
+    fn count_up_to(&self, address: u64) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let is_up_to = self.get(middle).is_some_and(|(start, _)| start <= address);
+            (low, high) = if is_up_to { (middle + 1, high) } else { (low, middle) };
+        }
+        low
     }
 
     /// The row of an entry of this section for an address in it.
@@ -84,25 +104,16 @@ impl Entries {
 
     /// Shows at most `count` entries, evenly spread over the section, with their instructions.
     pub(super) fn sample(&self, count: usize, mut each: impl FnMut(&Entry<'_>, Instructions<'_>)) {
-        let total = self.header.as_ref().map_or_else(|| self.index().len(), HeaderTable::len);
+        let total = self.len();
         let step = total.div_ceil(count.max(1)).max(1);
         for at in (0..total).step_by(step) {
-            let offset = match &self.header {
-                Some(table) => table.offset_at(at),
-                None => self.index().get(at).map(|&(_, offset)| offset as usize),
-            };
-            let Some(entry) = offset.and_then(|offset| self.at(offset)) else { continue };
+            let Some(entry) = self.get(at).and_then(|(_, offset)| self.at(offset)) else { continue };
             if self.is_debug_frame {
                 each(&entry, entry.instructions(&self.as_debug_frame(), &self.bases));
             } else {
                 each(&entry, entry.instructions(&self.as_eh_frame(), &self.bases));
             }
         }
-    }
-
-    /// The entries' start addresses and offsets, sorted.
-    pub(super) fn all(&self) -> &[(u64, u32)] {
-        self.index()
     }
 
     /// The rows of the entry at an offset, in their simple form: start, end, row. Gives where the entry ends; `None` if there
@@ -113,7 +124,7 @@ impl Entries {
         context: &mut UnwindContext<usize>,
         each: &mut dyn FnMut(u64, u64, SimpleRow),
     ) -> Option<u64> {
-        let entry = self.at(offset as usize)?;
+        let entry = self.at(offset)?;
         if self.is_debug_frame {
             simple_rows(&self.as_debug_frame(), &self.bases, &entry, context, each);
         } else {
@@ -122,7 +133,8 @@ impl Entries {
         Some(entry.end_address())
     }
 
-    fn at(&self, offset: usize) -> Option<Entry<'_>> {
+    fn at(&self, offset: u32) -> Option<Entry<'_>> {
+        let offset = offset as usize;
         if self.is_debug_frame {
             entry_at(&self.as_debug_frame(), &self.bases, offset)
         } else {
@@ -255,17 +267,8 @@ impl HeaderTable {
         Some(self.address.wrapping_add_signed(i64::from(relative)))
     }
 
-    fn offset_at(&self, row: usize) -> Option<usize> {
-        let entry = self.word(Self::ROWS + row * 8 + 4)?;
-        usize::try_from(entry.checked_sub(self.eh_frame)?).ok()
-    }
-
-    fn offset_of(&self, address: u64) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.word(Self::ROWS + middle * 8)? <= address { low = middle + 1 } else { high = middle }
-        }
-        self.offset_at(low.checked_sub(1)?)
+    fn get(&self, row: usize) -> Option<(u64, u32)> {
+        let (start, entry) = (self.word(Self::ROWS + row * 8)?, self.word(Self::ROWS + row * 8 + 4)?);
+        Some((start, u32::try_from(entry.checked_sub(self.eh_frame)?).ok()?))
     }
 }

@@ -95,8 +95,8 @@ impl<Known: Iterator<Item = (Range<u64>, SimpleRow)>> Order<'_, Known> {
 
 /// The entries of both sections by address; of two that begin at the same one the first section's.
 fn in_order(sections: [&Entries; 2]) -> impl Iterator<Item = (&Entries, u64, u32)> {
-    let [mut first, mut second] = sections
-        .map(|entries| entries.all().iter().map(move |&(start, offset)| (entries, start, offset)).peekable());
+    let [mut first, mut second] =
+        sections.map(|entries| entries.all().map(move |(start, offset)| (entries, start, offset)).peekable());
     std::iter::from_fn(move || match (first.peek(), second.peek()) {
         (Some(one), Some(other)) if other.1 < one.1 => second.next(),
         (Some(_), _) => first.next(),

@@ -143,9 +143,19 @@ fn split_trailer(kind: u32, mut fields: Fields<'_>) -> Option<(Fields<'_>, Field
         b::PERF_RECORD_LOST => 16,
         b::PERF_RECORD_LOST_SAMPLES => 8,
         b::PERF_RECORD_THROTTLE | b::PERF_RECORD_UNTHROTTLE => 24,
+        // Where several events are open for them, the kernel writes these with a length that grows from event to event, and
+        // leaves what is behind the trailer as it was (seen: 6.18).
+        b::PERF_RECORD_KSYMBOL => {
+            let name = Fields(fields.0.get(16..)?).name();
+            16 + (name.len() + 1).next_multiple_of(8)
+        }
+        b::PERF_RECORD_BPF_EVENT => 16,
         _ => fields.0.len().checked_sub(TRAILER_BYTES)?,
     };
     let body = Fields(fields.bytes(body_bytes)?);
+    if matches!(kind, b::PERF_RECORD_KSYMBOL | b::PERF_RECORD_BPF_EVENT) {
+        fields = Fields(fields.bytes(TRAILER_BYTES)?);
+    }
     Some((body, fields))
 }
 
@@ -264,6 +274,27 @@ mod tests {
         assert_eq!(sample.user_chain.iter().collect::<Vec<_>>(), [0x1000, 0x2000]);
         let registers = UserRegisters { ip: 0x1000, sp: 0x5, bp: 0xb, is_32_bit: false };
         assert_eq!((sample.user_registers, sample.stack), (Some(registers), &0x11_u64.to_ne_bytes()[..]));
+    }
+
+    #[test]
+    fn what_stands_behind_the_trailer_of_records_about_kernel_code_is_not_read() {
+        let garbage = [u64::MAX; 4];
+        let trailer = [two(7, 8), 1234, two(3, 0), 1];
+        let symbol = [
+            0xffff_8000,
+            two(64, 1),
+            u64::from_ne_bytes(*b"bpf_prog"),
+            u64::from_ne_bytes(*b"_x\0\0\0\0\0\0"),
+        ];
+        let program = [two(1, 5), 0x1122];
+        for (kind, body) in [(17, &symbol[..]), (18, &program)] {
+            for behind in [&garbage[..0], &garbage] {
+                let bytes = record(kind, 0, &[body, &trailer, behind].concat());
+                let stamp = Stamp { time_ns: 1234, pid: 7, tid: 8, cpu: 3 };
+                assert_eq!(decoder().parse(&bytes).unwrap().stamp, stamp);
+                assert_eq!(decoder().time_ns(&bytes), Some(1234));
+            }
+        }
     }
 
     #[test]

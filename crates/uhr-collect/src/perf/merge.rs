@@ -8,12 +8,20 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::decoder::{Decoder, set_sample_time};
+use super::sys::monotonic_ns;
 
 /// Merges rings by time, in bounded memory.
 #[derive(Debug)]
 pub struct Merger {
     decoder: Decoder,
-    queues: Vec<Queue>,
+    /// Of each ring, by time.
+    queues: Vec<VecDeque<Entry>>,
+    /// Where the records lie, the oldest block first.
+    blocks: VecDeque<Block>,
+    /// How many blocks there were before the first of these.
+    gone: usize,
+    /// A block that is done with.
+    spare: Option<Vec<u8>>,
     buffered_bytes: usize,
     limit_bytes: usize,
     released_ns: u64,
@@ -21,46 +29,77 @@ pub struct Merger {
     forced: u64,
 }
 
+/// Records as they were read, one behind the other.
 #[derive(Debug, Default)]
-struct Queue {
+struct Block {
     bytes: Vec<u8>,
-    entries: VecDeque<Entry>,
-    /// Bytes that entries still point to.
-    live_bytes: usize,
+    /// How many of them wait.
+    waiting: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     time_ns: u64,
+    block: usize,
     at: usize,
     length: usize,
 }
 
+/// A larger block is given back to the system: most passes bring less.
+const WORTH_KEEPING: usize = 1 << 20;
+
 impl Merger {
     /// Holds about `limit_bytes` at most, plus what one pass over the rings brings.
     pub fn new(decoder: Decoder, limit_bytes: usize) -> Self {
-        let queues = Vec::new();
-        Self { decoder, queues, buffered_bytes: 0, limit_bytes, released_ns: 0, out_of_order: 0, forced: 0 }
-    }
-
-    /// Takes a record of ring number `ring`. One whose time cannot be trusted gets its predecessor's.
-    pub fn push(&mut self, ring: usize, record: &[u8]) {
-        self.push_at(ring, self.decoder.time_ns(record), record);
-    }
-
-    /// Takes what another sampler sent at `time_ns`. Its ring must have no perf records.
-    pub fn push_event(&mut self, ring: usize, time_ns: u64, event: &[u8]) {
-        self.push_at(ring, Some(time_ns), event);
-    }
-
-    fn push_at(&mut self, ring: usize, time_ns: Option<u64>, record: &[u8]) {
-        if ring >= self.queues.len() {
-            self.queues.resize_with(ring + 1, Queue::default);
+        Self {
+            decoder,
+            queues: Vec::new(),
+            blocks: VecDeque::new(),
+            gone: 0,
+            spare: None,
+            buffered_bytes: 0,
+            limit_bytes,
+            released_ns: 0,
+            out_of_order: 0,
+            forced: 0,
         }
-        if let Some(queue) = self.queues.get_mut(ring) {
-            queue.push(record, time_ns, self.released_ns);
-            self.buffered_bytes += record.len();
+    }
+
+    /// Takes the records that lie one behind the other in `bytes`, of each the ring and the length. `other_time` tells when a
+    /// record of another sampler was sent, whose ring has no perf records. One whose time cannot be trusted gets its
+    /// predecessor's.
+    pub fn push(
+        &mut self,
+        bytes: Vec<u8>,
+        records: impl Iterator<Item = (usize, usize)>,
+        other_time: impl Fn(usize, &[u8]) -> Option<u64>,
+    ) {
+        let (block, mut at, now_ns) = (self.gone + self.blocks.len(), 0, monotonic_ns());
+        let mut own = Block { bytes, waiting: 0 };
+        for (ring, length) in records {
+            let Some(record) = own.bytes.get_mut(at..at + length) else { break };
+            if ring >= self.queues.len() {
+                self.queues.resize_with(ring + 1, VecDeque::default);
+            }
+            let Some(queue) = self.queues.get_mut(ring) else { break };
+            let own_time = other_time(ring, record).or_else(|| self.decoder.time_ns(record));
+            // Of the future there is no record; one would wait for ever.
+            let time_ns = own_time.filter(|&time_ns| time_ns <= now_ns).unwrap_or_else(|| {
+                let previous = queue.back().map_or(self.released_ns, |entry| entry.time_ns);
+                set_sample_time(record, previous);
+                previous
+            });
+            insert(queue, Entry { time_ns, block, at, length });
+            own.waiting += 1;
+            self.buffered_bytes += length;
+            at += length;
         }
+        self.blocks.push_back(own);
+    }
+
+    /// Memory for the next records, if some is to spare: new memory has to be cleared by the kernel, page by page.
+    pub fn spare(&mut self) -> Option<Vec<u8>> {
+        self.spare.take()
     }
 
     /// Hands out, in the order of time and with their ring, all records older than `before_ns`: the
@@ -98,57 +137,36 @@ impl Merger {
             .queues
             .iter()
             .enumerate()
-            .filter_map(|(ring, queue)| Some(Reverse((queue.entries.front()?.time_ns, ring))))
+            .filter_map(|(ring, queue)| Some(Reverse((queue.front()?.time_ns, ring))))
             .collect();
         while let Some(Reverse((time_ns, ring))) = fronts.pop() {
             let Some(queue) = self.queues.get_mut(ring) else { continue };
-            let Some(entry) = queue.entries.pop_front_if(|entry| is_due(entry)) else { continue };
-            sink(ring, queue.bytes.get(entry.at..entry.at + entry.length).unwrap_or_default());
-            queue.live_bytes -= entry.length;
+            let Some(entry) = queue.pop_front_if(|entry| is_due(entry)) else { continue };
+            let Some(block) = self.blocks.get_mut(entry.block - self.gone) else { continue };
+            sink(ring, block.bytes.get(entry.at..entry.at + entry.length).unwrap_or_default());
+            block.waiting -= 1;
             self.buffered_bytes -= entry.length;
             self.out_of_order += u64::from(time_ns < self.released_ns);
             self.released_ns = self.released_ns.max(time_ns);
-            if let Some(next) = queue.entries.front() {
+            if let Some(next) = queue.front() {
                 fronts.push(Reverse((next.time_ns, ring)));
             }
         }
-        self.queues.iter_mut().for_each(Queue::compact);
+        while let Some(mut done) = self.blocks.pop_front_if(|block| block.waiting == 0) {
+            self.gone += 1;
+            if done.bytes.capacity() <= WORTH_KEEPING {
+                done.bytes.clear();
+                self.spare = Some(done.bytes);
+            }
+        }
     }
 }
 
-impl Queue {
-    fn push(&mut self, record: &[u8], time_ns: Option<u64>, earliest_ns: u64) {
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(record);
-        let time_ns = time_ns.unwrap_or_else(|| {
-            let previous = self.entries.back().map_or(earliest_ns, |entry| entry.time_ns);
-            set_sample_time(self.bytes.get_mut(at..).unwrap_or_default(), previous);
-            previous
-        });
-        let entry = Entry { time_ns, at, length: record.len() };
-        self.live_bytes += record.len();
-        // An interrupt's record can be written between the moment at which another takes its time and its own
-        // writing: a ring's neighbours can be swapped.
-        let place = self.entries.iter().rposition(|e| e.time_ns <= time_ns).map_or(0, |at| at + 1);
-        self.entries.insert(place, entry);
-    }
-
-    /// Drops the bytes that were handed out, once they are the larger part.
-    fn compact(&mut self) {
-        const WORTH: usize = 64 << 10;
-        if self.entries.is_empty() {
-            self.bytes.clear();
-            self.bytes.shrink_to(WORTH * 16);
-        } else if self.bytes.len() > 2 * self.live_bytes + WORTH {
-            let mut kept = Vec::with_capacity(self.live_bytes);
-            for entry in &mut self.entries {
-                let record = self.bytes.get(entry.at..entry.at + entry.length).unwrap_or_default();
-                entry.at = kept.len();
-                kept.extend_from_slice(record);
-            }
-            self.bytes = kept;
-        }
-    }
+/// An interrupt's record can be written between the moment at which another takes its time and its own writing: a ring's
+/// neighbours can be swapped.
+fn insert(queue: &mut VecDeque<Entry>, entry: Entry) {
+    let place = queue.iter().rposition(|other| other.time_ns <= entry.time_ns).map_or(0, |at| at + 1);
+    queue.insert(place, entry);
 }
 
 #[cfg(test)]
@@ -176,6 +194,11 @@ mod tests {
         record
     }
 
+    fn push(merger: &mut Merger, ring: usize, record: Vec<u8>) {
+        let length = record.len();
+        merger.push(record, std::iter::once((ring, length)), |_, _| None);
+    }
+
     fn times(merger: &mut Merger, before_ns: Option<u64>) -> Vec<u64> {
         let mut times = Vec::new();
         let mut sink = |_, record: &[u8]| times.push(decoder().time_ns(record).unwrap());
@@ -190,30 +213,41 @@ mod tests {
     fn rings_are_merged_and_young_records_wait() {
         let mut merger = Merger::new(decoder(), 1 << 20);
         for (ring, time) in [(0, 10), (0, 30), (1, 5), (1, 20), (1, 40), (2, 15)] {
-            merger.push(ring, &switch(time));
+            push(&mut merger, ring, switch(time));
         }
         assert_eq!(times(&mut merger, Some(30)), [5, 10, 15, 20]);
-        merger.push(2, &switch(25));
+        push(&mut merger, 2, switch(25));
         assert_eq!(times(&mut merger, Some(31)), [25, 30]);
         assert_eq!(times(&mut merger, None), [40]);
+        assert!(merger.blocks.is_empty() && merger.spare().is_some_and(|spare| spare.is_empty()));
         assert_eq!((merger.out_of_order(), merger.forced(), merger.buffered_bytes()), (0, 0, 0));
     }
 
     #[test]
     fn a_record_that_comes_too_late_is_counted_not_lost() {
         let mut merger = Merger::new(decoder(), 1 << 20);
-        merger.push(0, &switch(50));
+        push(&mut merger, 0, switch(50));
         assert_eq!(times(&mut merger, Some(60)), [50]);
-        merger.push(1, &switch(40));
+        push(&mut merger, 1, switch(40));
         assert_eq!(times(&mut merger, Some(60)), [40]);
         assert_eq!(merger.out_of_order(), 1);
+    }
+
+    #[test]
+    fn a_record_of_the_future_holds_nothing_up() {
+        let mut merger = Merger::new(decoder(), 1 << 20);
+        push(&mut merger, 0, switch(50));
+        push(&mut merger, 0, switch(u64::MAX));
+        push(&mut merger, 0, switch(60));
+        assert_eq!(times(&mut merger, Some(70)).len(), 3);
+        assert!(merger.blocks.is_empty());
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut merger = Merger::new(decoder(), 1000);
         for time in 0..100 {
-            merger.push(0, &switch(time));
+            push(&mut merger, 0, switch(time));
         }
         assert_eq!(times(&mut merger, Some(1)).len(), 100);
         assert_eq!((merger.forced(), merger.buffered_bytes()), (1, 0));
@@ -227,7 +261,7 @@ mod tests {
             let (mut pushed, mut seen) = (Vec::new(), Vec::new());
             for (round, records) in rounds.iter().enumerate() {
                 for &(ring, time) in records {
-                    merger.push(ring, &switch(time));
+                    push(&mut merger, ring, switch(time));
                     pushed.push(time);
                 }
                 seen.extend(times(&mut merger, Some(round as u64 * 100)));

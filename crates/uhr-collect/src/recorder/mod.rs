@@ -207,8 +207,9 @@ impl Recorder {
         while keep_going() {
             match self.reader.receive(tick) {
                 Ok(batch) => {
-                    self.take(&batch);
-                    let is_over = batch.is_over || self.is_over();
+                    let is_over = batch.is_over;
+                    self.take(batch);
+                    let is_over = is_over || self.is_over();
                     if is_over {
                         break;
                     }
@@ -228,7 +229,7 @@ impl Recorder {
     pub fn finish(mut self) -> Result<Captured, CollectError> {
         let (batches, stopped) = self.reader.stop();
         let end_ns = stopped.as_ref().map_or_else(monotonic_ns, |stopped| stopped.at_ns);
-        for batch in &batches {
+        for batch in batches {
             self.push(batch);
         }
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
@@ -270,27 +271,29 @@ impl Recorder {
         is_of_some && self.pipeline.tasks.has_sums() && self.pipeline.tasks.are_gone()
     }
 
-    fn take(&mut self, batch: &Batch) {
+    fn take(&mut self, batch: Batch) {
+        let started_ns = batch.started_ns;
         self.push(batch);
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
         self.merger.release(self.arrived_ns, &mut |ring, record| hand_over(decoder, pipeline, ring, record));
         pipeline.update_kernel_tables();
-        self.arrived_ns = batch.started_ns;
+        self.arrived_ns = started_ns;
+        if let Some(bytes) = self.merger.spare() {
+            self.reader.give_back(bytes);
+        }
     }
 
-    fn push(&mut self, batch: &Batch) {
+    fn push(&mut self, batch: Batch) {
         self.corrupt_bytes += batch.corrupt_bytes;
         self.manifest.settings.wait_period_ns =
             self.pipeline.tasks.has_sums().then_some(batch.wait_period_ns);
         for &window in &batch.windows {
             self.pipeline.calls.see_window(window, &mut self.pipeline.writer);
         }
-        for (ring, record) in batch.records() {
-            match Event::time_ns(record).filter(|_| is_of_programs(ring)) {
-                Some(time_ns) => self.merger.push_event(ring, time_ns, record),
-                None => self.merger.push(ring, record),
-            }
-        }
+        let records = batch.records.iter().map(|&(ring, length)| (ring as usize, length as usize));
+        self.merger.push(batch.bytes, records, |ring, record| {
+            Event::time_ns(record).filter(|_| is_of_programs(ring))
+        });
         // They were taken in when their FORK records came, for that is why they were to be attached to.
         batch.unattached.iter().for_each(|&tid| self.pipeline.tasks.has_no_events(tid));
         self.gone += batch.gone.len() as u64;

@@ -139,7 +139,7 @@ impl Target {
             let drained = session.drain(&mut |ring, record| fresh.push((ring, record.to_vec())));
             assert_eq!(drained.corrupt_bytes, 0);
             for (ring, record) in &fresh {
-                merger.push(*ring, record);
+                push(&mut merger, *ring, record);
                 on_record(session, &decoder.parse(record).unwrap());
             }
             merger.release(before_ns, &mut |_, record| bytes.push(record.to_vec()));
@@ -235,4 +235,9 @@ pub(crate) fn forbid_perf_events() -> io::Result<()> {
             || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) != 0
     };
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Gives a record to the merger.
+pub(crate) fn push(merger: &mut Merger, ring: usize, record: &[u8]) {
+    merger.push(record.to_vec(), std::iter::once((ring, record.len())), |_, _| None);
 }

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use harness::{Recorded, Target, as_ordinary_user, can_record, is_root, record, symbols};
+use harness::{Recorded, Target, as_ordinary_user, can_record, is_root, push, record, symbols};
 use uhr_collect::perf::{
     Access, Attached, Body, EventCounts, EventKind, FileIdentity, Limitation, Merger, OpenError, Record,
     Refusal, RingLayout, Sample, Session, Settings, Targets, UserStack,
@@ -242,7 +242,7 @@ fn two_profilers_of_the_same_page_faults_do_not_confuse_us() {
         let recorded = target.follow(&mut session);
         let (decoder, mut bytes) = (second.decoder(), Vec::new());
         let mut merger = Merger::new(decoder.clone(), 1 << 30);
-        second.drain(&mut |ring, record| merger.push(ring, record));
+        second.drain(&mut |ring, record| push(&mut merger, ring, record));
         merger.finish(&mut |_, record| bytes.push(record.to_vec()));
         let records: Vec<_> = bytes.iter().map(|bytes| decoder.parse(bytes).unwrap()).collect();
         let lost = |counts: &[EventCounts]| {

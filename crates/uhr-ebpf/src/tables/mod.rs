@@ -100,7 +100,7 @@ impl Tables {
         if rows.is_empty() {
             return Ok(None);
         }
-        let (count, words) = (rows.ends.len(), rows.words.len());
+        let (count, words) = (rows.counts.len(), rows.len());
         // The rows of a page lie in one chunk, so some words stay empty at the end of each.
         let most = count + words + (1 + (count + words) / abi::CHUNK_WORDS) * abi::ROWS_OF_PAGE;
         let Some(piece) = self.words.take(most as u32) else { return Ok(None) };
@@ -122,24 +122,23 @@ impl Tables {
 
     /// Writes the index at `start` and the rows behind it.
     fn write(&mut self, rows: &PackedRows, start: u32) -> io::Result<()> {
-        let (mut next, mut begin) = (start as usize + rows.ends.len(), 0);
-        let mut index = Vec::with_capacity(rows.ends.len());
-        let mut runs: Vec<(usize, Range<usize>)> = Vec::new();
-        for &end in &rows.ends {
-            let rows = begin..end as usize;
+        let mut next = start as usize + rows.counts.len();
+        let mut index = Vec::with_capacity(rows.counts.len());
+        // What follows without a gap is written at once.
+        let (mut run_at, mut run) = (next, Vec::with_capacity(abi::CHUNK_WORDS));
+        for page in rows.pages() {
             let rest = abi::CHUNK_WORDS - next % abi::CHUNK_WORDS;
-            next += if rows.len() > rest { rest } else { 0 };
-            match runs.last_mut() {
-                Some((at, run)) if *at + run.len() == next => run.end = rows.end,
-                _ => runs.push((next, rows.clone())),
+            if page.len() > rest || run.len() + page.len() > abi::CHUNK_WORDS {
+                self.write_words(run_at, &run)?;
+                run.clear();
+                next += if page.len() > rest { rest } else { 0 };
+                run_at = next;
             }
-            index.push((rows.len() as u64) << 32 | next as u64);
-            next += rows.len();
-            begin = rows.end;
+            index.push((page.len() as u64) << 32 | next as u64);
+            run.extend_from_slice(page);
+            next += page.len();
         }
-        for (at, run) in runs {
-            self.write_words(at, &rows.words[run])?;
-        }
+        self.write_words(run_at, &run)?;
         self.write_words(start as usize, &index)
     }
 

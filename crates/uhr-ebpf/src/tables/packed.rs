@@ -15,15 +15,18 @@ const MAX_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 pub struct PackedRows {
     /// The stated address of the first page.
     pub(super) start: u64,
-    /// All rows.
-    pub(super) words: Vec<u64>,
-    /// Where those of each page end.
-    pub(super) ends: Vec<u32>,
-    /// Where those of the present page begin.
-    begin: usize,
+    /// All rows, those of a page in one block: a large file has 20 MB of them, and one vector would need twice that as it grows.
+    blocks: Vec<Vec<u64>>,
+    /// How many each page has.
+    pub(super) counts: Vec<u8>,
+    /// Those of the present page.
+    page: Vec<u64>,
     /// The row that holds now.
     current: u64,
 }
+
+/// Words of a block.
+const BLOCK_WORDS: usize = 1 << 16;
 
 impl PackedRows {
     /// Of rows that come in the order of their addresses, each valid up to the next, the last one [`SimpleRow::Uncovered`]. What
@@ -37,17 +40,36 @@ impl PackedRows {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.counts.is_empty()
+    }
+
+    /// How many rows there are.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
+    }
+
+    /// The rows of each page.
+    pub(super) fn pages(&self) -> impl Iterator<Item = &[u64]> {
+        let mut blocks = self.blocks.iter().map(Vec::as_slice);
+        let mut rest: &[u64] = &[];
+        self.counts.iter().map(move |&count| {
+            if rest.is_empty() {
+                rest = blocks.next().unwrap_or_default();
+            }
+            let (page, behind) = rest.split_at(usize::from(count).min(rest.len()));
+            rest = behind;
+            page
+        })
     }
 
     fn push(&mut self, address: u64, row: SimpleRow) {
         let word = word_of(row);
-        if self.words.is_empty() {
+        if self.is_empty() && self.page.is_empty() {
             if word == NONE {
                 return;
             }
             self.start = address & !(PAGE_BYTES - 1);
-            self.words.push(NONE);
+            self.page.push(NONE);
         }
         let Some(page) = address.checked_sub(self.start).map(|distance| distance / PAGE_BYTES) else {
             return;
@@ -55,30 +77,37 @@ impl PackedRows {
         if page >= MAX_PAGES {
             return;
         }
-        while (self.ends.len() as u64) < page {
+        while (self.counts.len() as u64) < page {
             self.end_page();
-            self.words.push(self.current);
+            self.page.push(self.current);
         }
         let within = address % PAGE_BYTES;
         if within == 0 {
-            self.words.truncate(self.begin);
+            self.page.clear();
         }
-        self.words.push(word | within);
+        self.page.push(word | within);
         self.current = word;
     }
 
     fn end_page(&mut self) {
-        let rows = self.words.len() - self.begin;
-        if rows == 0 {
+        // Real code does not come near that.
+        if self.page.len() > abi::ROWS_OF_PAGE {
+            self.page.clear();
+            self.page.push(abi::ROW_COMPLEX << 16);
+        }
+        let Ok(count) = u8::try_from(self.page.len()) else { return };
+        if count == 0 {
             return;
         }
-        // Real code does not come near that.
-        if rows > abi::ROWS_OF_PAGE {
-            self.words.truncate(self.begin);
-            self.words.push(abi::ROW_COMPLEX << 16);
+        match self.blocks.last_mut().filter(|block| block.len() + self.page.len() <= BLOCK_WORDS) {
+            Some(block) => block.append(&mut self.page),
+            None => {
+                let mut block = Vec::with_capacity(if self.blocks.is_empty() { 0 } else { BLOCK_WORDS });
+                block.append(&mut self.page);
+                self.blocks.push(block);
+            }
         }
-        self.ends.push(self.words.len() as u32);
-        self.begin = self.words.len();
+        self.counts.push(count);
     }
 }
 
@@ -145,11 +174,23 @@ mod tests {
         let rows = [(0x1010, SP), (0x1200, SimpleRow::First), (0x1210, SP), (0x1610, SimpleRow::Uncovered)];
         let pages = packed(&rows);
         assert_eq!(pages.start, 0x1000);
-        assert_eq!(pages.words, [0, SP_WORD | 0x10, 6 << 16, SP_WORD | 0x10, SP_WORD, SP_WORD, 0x10]);
-        assert_eq!(pages.ends, [2, 4, 5, 7]);
+        let words: Vec<&[u64]> = pages.pages().collect();
+        let last: &[u64] = &[SP_WORD, 0x10];
+        assert_eq!(words, [&[0, SP_WORD | 0x10], &[6 << 16, SP_WORD | 0x10], &[SP_WORD][..], last]);
         assert!(packed(&[]).is_empty());
         let far = packed(&[(0, SP), (u64::MAX, SimpleRow::Uncovered)]);
-        assert_eq!(far.words, [SP_WORD]);
+        assert_eq!(far.pages().collect::<Vec<_>>(), [[SP_WORD]]);
+    }
+
+    #[test]
+    fn pages_go_on_from_block_to_block() {
+        let row = |at: u64| (at * 8, if at % 2 == 0 { SP } else { SimpleRow::First });
+        let end = BLOCK_WORDS as u64 * 3 + 17;
+        let pages = packed(&(0..end).map(row).chain([(end * 8, SimpleRow::Uncovered)]).collect::<Vec<_>>());
+        assert_eq!(pages.blocks.len(), 4);
+        let seen: Vec<u64> = pages.pages().flatten().map(|word| word & 0xff_ffff).collect();
+        let expected = (0..end).map(|at| [1, 6][at as usize % 2] << 16 | at * 8 % 512);
+        assert!(seen.into_iter().eq(expected.chain([end * 8 % 512])));
     }
 
     #[test]
@@ -157,6 +198,7 @@ mod tests {
         let row = |at| (at, if at % 2 == 0 { SP } else { SimpleRow::First });
         let rows: Vec<_> = (0..0x180).map(row).chain([(0x410, SimpleRow::Uncovered)]).collect();
         let pages = packed(&rows);
-        assert_eq!(pages.words, [7 << 16, 6 << 16, 6 << 16, 0x10]);
+        let words: Vec<u64> = pages.pages().flatten().copied().collect();
+        assert_eq!(words, [7 << 16, 6 << 16, 6 << 16, 0x10]);
     }
 }

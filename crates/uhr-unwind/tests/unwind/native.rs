@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use uhr_model::{Avma, CodeAddress, StackEnding};
-use uhr_unwind::{FramePointers, Registers, StackCopy, TargetMemory};
+use uhr_unwind::{FramePointers, MAX_FRAMES, Registers, StackCopy, TargetMemory};
 
 use crate::target::{Moment, Target, compile};
 
@@ -314,7 +314,7 @@ fn a_stack_that_is_longer_than_the_copy_and_one_with_too_many_frames() {
         volatile int sink = 1;
         __attribute__((noinline)) void spin(void) { for (;;) sink += 3; }
         __attribute__((noinline)) int deep(int n) { if (n == 0) spin(); else sink += deep(n - 1); return sink + n; }
-        int main(void) { return deep(1500); }
+        int main(void) { return deep(12000); }
     "#;
     let program = compile(
         folder.path(),
@@ -325,7 +325,8 @@ fn a_stack_that_is_longer_than_the_copy_and_one_with_too_many_frames() {
     );
     let mut target = Target::run(&mut Command::new(program));
     let moment = target.stop_in("spin");
-    assert_eq!((moment.ending, moment.frames.len()), (StackEnding::TooDeep, 1024));
+    let long = target.unwind(moment.regs, 1 << 20);
+    assert_eq!((long.ending, long.frames.len()), (StackEnding::TooDeep, MAX_FRAMES));
     let short = target.unwind(moment.regs, 4096);
     assert_eq!(short.ending, StackEnding::CopyTooShort);
     assert!(short.names[1..].iter().all(|name| name == "deep") && short.names.len() > 50);
