@@ -23,8 +23,9 @@ impl FrameKey {
 }
 
 /// Nodes known at once. Past it the tree is begun anew (an epoch), so that memory stays bounded however many different
-/// stacks a program has; the end of the recording merges what was written twice. 12 bytes a node and what is crowded: 8 MB.
-const NODES_PER_EPOCH: usize = 1 << 19;
+/// stacks a program has; the end of the recording merges what was written twice. 12 bytes a node: 6 MB, for a power of two that holds
+/// one more stack too.
+const NODES_PER_EPOCH: usize = (1 << 19) - 4096;
 
 /// Children of a node that are found by looking at one after the other. Nearly all nodes have fewer, and those of one stack,
 /// made together, lie together in memory; in a table each would be a look into another of its megabytes.
