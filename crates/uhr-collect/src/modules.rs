@@ -45,7 +45,7 @@ pub struct HeldFile {
 }
 
 /// Unwind tables of all modules that are kept in memory though no stack needs them. Those of one large program are 20 MB.
-const MAX_TABLE_BYTES: usize = 16 << 20;
+const MAX_TABLE_BYTES: usize = 8 << 20;
 
 /// Descriptors that modules may take; past it files are opened again by path at the end.
 const MAX_HELD: usize = 4_096;
