@@ -1,6 +1,9 @@
 //! A table of rows as the walker in the kernel searches it (`bpf/unwind_rows.h`): a word a row, and those of each page of
 //! code together.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use uhr_unwind::{SavedBp, SimpleRow};
 
 use crate::abi;
@@ -10,15 +13,18 @@ const PAGE_BYTES: u64 = 1 << abi::PAGE_BITS;
 /// What a table covers at most: forged addresses must not cost memory. Four times the largest programs.
 const MAX_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 
+/// The number of a word, and the words from there on.
+type Run<'a> = (usize, Cow<'a, [u64]>);
+
 /// The rows of one file as the walker takes them.
 #[derive(Debug, Default)]
 pub struct PackedRows {
     /// The stated address of the first page.
-    pub(super) start: u64,
+    start: u64,
     /// All rows.
-    pub(super) words: Vec<u64>,
+    words: Vec<u64>,
     /// Where those of each page end.
-    pub(super) ends: Vec<u32>,
+    ends: Vec<u32>,
     /// Where those of the present page begin.
     begin: usize,
     /// The row that holds now.
@@ -38,6 +44,35 @@ impl PackedRows {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// How many words a table of them takes at most: the rows of a page lie in one chunk, so some words stay empty at the end
+    /// of each.
+    pub(crate) fn most_words(&self) -> u32 {
+        let words = self.ends.len() + self.words.len();
+        (words + (1 + words / abi::CHUNK_WORDS) * abi::ROWS_OF_PAGE) as u32
+    }
+
+    /// A table of them that begins at the word `start`: as the walker is told of it, and its words.
+    pub(crate) fn placed(&self, start: u32) -> (abi::Table, Vec<Run<'_>>) {
+        let (mut next, mut begin) = (start as usize + self.ends.len(), 0);
+        let mut index = Vec::with_capacity(self.ends.len());
+        let mut runs: Vec<(usize, Range<usize>)> = Vec::new();
+        for &end in &self.ends {
+            let rows = begin..end as usize;
+            let rest = abi::CHUNK_WORDS - next % abi::CHUNK_WORDS;
+            next += if rows.len() > rest { rest } else { 0 };
+            match runs.last_mut() {
+                Some((at, run)) if *at + run.len() == next => run.end = rows.end,
+                _ => runs.push((next, rows.clone())),
+            }
+            index.push((rows.len() as u64) << 32 | next as u64);
+            next += rows.len();
+            begin = rows.end;
+        }
+        let table = abi::Table { start: self.start, pages: self.ends.len() as u32, index: start };
+        let rows = runs.into_iter().map(|(at, run)| (at, Cow::from(&self.words[run])));
+        (table, rows.chain([(start as usize, Cow::from(index))]).collect())
     }
 
     fn push(&mut self, address: u64, row: SimpleRow) {
