@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use uhr_model::{Dimension, DimensionKind, PageSize, Region, WaitKind, errno_name, syscall_name};
 
 use crate::answers::{Key, KeyValue};
-use crate::cells::{MAJOR, PAGE, REGION, Source, Tag, errno_of};
+use crate::cells::{MAJOR, MappingName, PAGE, REGION, Source, Tag, errno_of};
 use crate::disassembly::disassemble;
 use crate::group::{FrameKey, SampleKey, line_needs_file, marker};
 use crate::names::shown;
@@ -115,6 +115,7 @@ impl Words<'_> {
             Dimension::Region => {
                 Region::from_code(tag.kind & REGION).unwrap_or(Region::Unknown).name().into()
             }
+            Dimension::Mapping => self.mapping_value(tag.mapping),
             Dimension::Fault => self.fault_value(tag),
             Dimension::PageSize => match PageSize::from_code((tag.kind & PAGE) >> PAGE.trailing_zeros()) {
                 None | Some(PageSize::Unknown) => KeyValue::Unknown,
@@ -133,6 +134,15 @@ impl Words<'_> {
             }
             Dimension::Time => self.time_value(usize::from(slot)),
             _ => KeyValue::Unknown,
+        }
+    }
+
+    fn mapping_value(&self, name: MappingName) -> KeyValue {
+        match name {
+            MappingName::None => "[no name]".into(),
+            MappingName::Row(row) => self.text(self.profile.mapping_names.get(row)),
+            MappingName::Other(1) => "[1 other name]".into(),
+            MappingName::Other(count) => format!("[{count} other names]").into(),
         }
     }
 

@@ -271,6 +271,7 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 ending: code,
                 address: y,
                 region: code,
+                mapping: None,
                 weight: z,
                 major: false,
                 page: 1,

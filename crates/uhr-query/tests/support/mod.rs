@@ -347,6 +347,7 @@ impl Planted {
             ending: StackEnding::Complete.code(),
             address: 0x7000,
             region: region.code(),
+            mapping: None,
             weight,
             major: false,
             page: 1,
