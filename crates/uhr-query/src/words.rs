@@ -40,6 +40,12 @@ impl Words<'_> {
             {
                 key.push((Dimension::File, self.frame_value(Dimension::File, frame)));
             }
+            // Memory without a name is of its kind, and that is all.
+            let is_nameless =
+                matches!(sample, Some(SampleKey::Like { tag, .. }) if tag.mapping == MappingName::None);
+            if dimension == Dimension::Mapping && is_nameless && dimensions.contains(&Dimension::Region) {
+                continue;
+            }
             let value = match (dimension.kind(), sample, frame) {
                 (DimensionKind::Frame, _, Some(frame)) => self.frame_value(dimension, frame),
                 (DimensionKind::Sample, Some(sample), _) => self.sample_value(dimension, sample),
@@ -207,7 +213,8 @@ impl From<String> for KeyValue {
 /// The order of keys whose values are equal: by name, numbers by their size, what is unknown first.
 pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
     let pairs = a.0.iter().zip(&b.0);
-    pairs.map(|(a, b)| compare_values(&a.1, &b.1)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    let first = pairs.map(|(a, b)| compare_values(&a.1, &b.1)).find(|order| order.is_ne());
+    first.unwrap_or_else(|| a.0.len().cmp(&b.0.len()))
 }
 
 /// The order of two values of a dimension.

@@ -8,7 +8,8 @@ use crate::harness::{Place, Recorded, Who, assert_near, number, rows};
 
 /// Pages of each mapping: many samples, of which each stands for 64.
 const PAGES: &str = "8000";
-const NO_NAME: &str = "[no name]";
+/// Memory without a name has its kind alone.
+const NO_NAME: &str = "";
 
 /// Faults by kind of memory and name.
 fn by_name(answer: &Value) -> BTreeMap<(String, String), f64> {

@@ -40,10 +40,11 @@ static void all_kinds(const char *path) {
     touches("/memfd:frames", map(MAP_SHARED, sized(memfd_create("frames", 0))));
     char name[64];
     snprintf(name, sizeof name, "/uhr-truth-%d", getpid());
-    int fd = sized(shm_open(name, O_RDWR | O_CREAT, 0600));
+    int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
     char in_dev[80];
     snprintf(in_dev, sizeof in_dev, "/dev/shm%s", name);
-    touches(in_dev, map(MAP_SHARED, fd));
+    /* A very small system may have no such folder. */
+    if (fd >= 0) touches(in_dev, map(MAP_SHARED, sized(fd)));
     shm_unlink(name);
     int id = shmget(IPC_PRIVATE, (size_t)pages * PAGE, 0600);
     void *attached = shmat(id, 0, 0);
