@@ -1,6 +1,7 @@
 //! What is mapped where in one process.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use uhr_model::object::Segments;
@@ -14,8 +15,20 @@ pub(crate) struct Mapped {
     pub(crate) end: Avma,
     pub(crate) file_offset: FileOffset,
     pub(crate) region: Region,
+    /// What it is called.
+    pub(crate) name: Option<Arc<str>>,
+    /// When that was last asked for. 0: what the record of its making told is all that is known.
+    pub(crate) asked_ns: u64,
     /// `None` for data.
     pub(crate) code: Option<MappedCode>,
+}
+
+impl Mapped {
+    /// Whether a program can have named it since it was made: anonymous memory, shared or not.
+    pub(crate) fn may_be_named(&self) -> bool {
+        let is_anonymous = matches!(self.region, Region::Anonymous | Region::Shared);
+        is_anonymous && (self.name.is_none() || self.asked_ns > 0)
+    }
 }
 
 /// The code side of a mapping.
@@ -64,6 +77,23 @@ impl AddressSpace {
             .map(|(&start, m)| (start, m))
     }
 
+    /// Names what is mapped without a name in a range, as was asked for now.
+    pub(crate) fn name(&mut self, range: &Range<Avma>, name: Option<&Arc<str>>, asked_ns: u64) {
+        let begin = self.find(range.start).map_or(range.start, |(start, _)| start);
+        let within: Vec<(Avma, Mapped)> = self
+            .0
+            .range(begin..range.end)
+            .filter(|(_, mapped)| mapped.may_be_named() && mapped.end > range.start)
+            .map(|(start, mapped)| (*start, mapped.clone()))
+            .collect();
+        for (start, mapped) in within {
+            let from = start.max(range.start);
+            let file_offset = FileOffset(mapped.file_offset.0.wrapping_add(from.0 - start.0));
+            let end = mapped.end.min(range.end);
+            self.map(from, Mapped { end, file_offset, name: name.cloned(), asked_ns, ..mapped });
+        }
+    }
+
     /// The frame of a code address; `lookup` is what names are looked up by.
     pub(crate) fn frame(&self, lookup: Avma, is_return: bool) -> FrameKey {
         let unknown = FrameKey { mode: FrameMode::User, module: None, address: lookup.0, is_return };
@@ -107,6 +137,8 @@ pub(crate) fn region_of(path: &[u8], is_shared: bool) -> Region {
         {
             Region::Shared
         }
+        b"/anon_hugepage" | b"/anon_hugepage (deleted)" if !is_shared => Region::Anonymous,
+        b"/anon_hugepage" | b"/anon_hugepage (deleted)" => Region::Shared,
         path if path.starts_with(b"/") && !path.starts_with(b"//anon") => Region::File,
         _ if is_shared => Region::Shared,
         _ => Region::Anonymous,
@@ -118,7 +150,8 @@ mod tests {
     use super::*;
 
     fn data(end: u64, offset: u64) -> Mapped {
-        Mapped { end: Avma(end), file_offset: FileOffset(offset), region: Region::File, code: None }
+        let (region, name, asked_ns, code) = (Region::File, None, 0, None);
+        Mapped { end: Avma(end), file_offset: FileOffset(offset), region, name, asked_ns, code }
     }
 
     #[test]
@@ -136,10 +169,46 @@ mod tests {
     }
 
     #[test]
+    fn names_are_of_anonymous_memory_that_has_none() {
+        let mut space = AddressSpace::default();
+        let anonymous = |end| Mapped { region: Region::Anonymous, ..data(end, 0) };
+        space.map(Avma(0x1000), anonymous(0x5000));
+        space.map(Avma(0x5000), data(0x6000, 0));
+        space.map(Avma(0x6000), anonymous(0x9000));
+        let name = |space: &mut AddressSpace, range: Range<u64>, name: &str, asked_ns| {
+            let name: Option<Arc<str>> = (!name.is_empty()).then(|| name.into());
+            space.name(&(Avma(range.start)..Avma(range.end)), name.as_ref(), asked_ns);
+        };
+        let named = |space: &AddressSpace, at| {
+            let (_, mapped) = space.find(Avma(at)).unwrap();
+            (mapped.name.as_deref().map(str::to_owned), mapped.asked_ns)
+        };
+        name(&mut space, 0x2000..0x7000, "a", 5);
+        assert_eq!(named(&space, 0x1fff), (None, 0));
+        assert_eq!(named(&space, 0x2000), (Some("a".into()), 5));
+        assert_eq!(named(&space, 0x5000), (None, 0), "a file");
+        assert_eq!(named(&space, 0x6fff), (Some("a".into()), 5));
+        assert_eq!(named(&space, 0x7000), (None, 0));
+        // Later it is called otherwise, and then nothing.
+        name(&mut space, 0x3000..0x4000, "b", 6);
+        assert_eq!([0x2fff, 0x3000, 0x4000].map(|at| named(&space, at).1), [5, 6, 5]);
+        name(&mut space, 0x2000..0x5000, "", 7);
+        assert_eq!(named(&space, 0x3000), (None, 7));
+        // A new mapping in the same place has a name of its own, or none yet.
+        space.map(Avma(0x3000), anonymous(0x4000));
+        assert_eq!(named(&space, 0x3000), (None, 0));
+        name(&mut space, 0x9000..0xa000, "beyond", 8);
+    }
+
+    #[test]
     fn regions_by_name() {
         assert_eq!(region_of(b"[heap]", false), Region::Heap);
         assert_eq!(region_of(b"//anon", false), Region::Anonymous);
         assert_eq!(region_of(b"", true), Region::Shared);
+        assert_eq!(region_of(b"/anon_hugepage (deleted)", false), Region::Anonymous);
+        assert_eq!(region_of(b"/anon_hugepage (deleted)", true), Region::Shared);
+        assert_eq!(region_of(b"[anon:arena]", false), Region::Anonymous);
+        assert_eq!(region_of(b"[anon_shmem:ring]", true), Region::Shared);
         assert_eq!(region_of(b"/usr/lib/libc.so.6", false), Region::File);
         assert_eq!(region_of(b"/dev/shm/x", true), Region::Shared);
     }

@@ -6,6 +6,7 @@
 //! rows to the recording. [`Recorder`] is the whole of it.
 
 mod address_space;
+mod anonymous_names;
 mod call_sums;
 mod call_windows;
 mod cgroup;
@@ -18,6 +19,7 @@ mod interrupt;
 mod jitter;
 mod kernel_tables;
 mod look_clock;
+mod mapping_names;
 mod memory_use;
 mod modules;
 mod overhead;

@@ -13,6 +13,8 @@ mod cost;
 mod counters;
 mod error;
 mod event;
+#[cfg(test)]
+mod hosted;
 mod loading;
 mod log;
 mod mapped;

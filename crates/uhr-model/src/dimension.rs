@@ -49,6 +49,8 @@ codes! {
         Instruction = 21 "instruction",
         /// How large the page is that a fault brought: `base` (4 KiB) or `huge`.
         PageSize = 22 "page-size",
+        /// The name of the mapping that faulted: the path of a file, or what a program calls its memory.
+        Mapping = 23 "mapping",
     }
 }
 

@@ -188,6 +188,7 @@ fn write_observations(writer: &mut RecordingWriter, random: &mut Random, samples
                 ending,
                 address: at,
                 region,
+                mapping: None,
                 weight: 1,
                 major: false,
                 page: 1,

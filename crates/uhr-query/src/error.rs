@@ -3,6 +3,7 @@ use uhr_recording::RecordingError;
 
 use crate::answers::Candidate;
 use crate::command::Command;
+use crate::group::OF_FAULT;
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -197,8 +198,8 @@ impl QueryError {
                     .to_owned()
             }
             Self::WindowEmpty { .. } => "a window begins before it ends: --from is the earlier time".to_owned(),
-            Self::DimensionNotOfMetric { dimension: Dimension::Region | Dimension::Fault | Dimension::PageSize, .. } => {
-                "region and fault belong to page-faults".to_owned()
+            Self::DimensionNotOfMetric { dimension, .. } if OF_FAULT.contains(dimension) => {
+                "region, mapping, fault and page-size belong to page-faults".to_owned()
             }
             Self::DimensionNotOfMetric { metric: Metric::Resident, .. } => {
                 "resident memory belongs to a process: group it by process, command or time".to_owned()
@@ -265,9 +266,7 @@ impl QueryError {
                     (Metric::Resident, _) => (Metric::Resident, Dimension::Process),
                     (Metric::Syscalls | Metric::SyscallTime, _) => (*metric, Dimension::Syscall),
                     (_, Dimension::Errno) => (Metric::Syscalls, Dimension::Errno),
-                    (_, by @ (Dimension::Region | Dimension::Fault | Dimension::PageSize)) => {
-                        (Metric::PageFaults, *by)
-                    }
+                    (_, by) if OF_FAULT.contains(by) => (Metric::PageFaults, *by),
                     (_, Dimension::Cpu) => (Metric::Cpu, Dimension::Cpu),
                     (_, by) => (Metric::OffCpu, *by),
                 };

@@ -79,6 +79,7 @@ impl Filters {
     pub(crate) fn details(&self) -> Details {
         Details {
             syscall: !self.syscall.is_empty(),
+            mapping: false,
             cpu: false,
             waker: if self.waker.is_empty() { WakerDetail::None } else { WakerDetail::Who },
         }

@@ -2,14 +2,19 @@
 //! belongs to one frame (module, function, line, ...). Each half is a dense number while counting; it is turned into
 //! words only for the rows that are shown.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use uhr_model::{Dimension, DimensionKind, Metric, StackEnding};
 
 use crate::QueryError;
 use crate::answers::KeyValue;
-use crate::cells::{Cells, Details, MAJOR, Owner, PAGE, REGION, Slots, Source, Tag, WakerDetail};
+use crate::cells::{
+    Cells, Details, MAJOR, MappingName, Owner, PAGE, REGION, Slots, Source, Tag, WakerDetail,
+};
 use crate::profile::{Location, NONE, Profile, Site};
 use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
+
+/// Names of mappings that a grouping tells apart: those with the most page faults. The others are one row of each kind of memory.
+const MOST_NAMES: usize = 100;
 
 /// The dimensions of a question, such as `process,function` or `time:100ms`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +22,7 @@ pub struct GroupBy {
     dimensions: Vec<Dimension>,
     /// Length of the parts of `time`, where one was given.
     time_step_ns: Option<u64>,
-    /// As the user wrote them.
+    /// As the user wrote them: of those, some stand for two.
     words: Vec<String>,
 }
 
@@ -32,12 +37,20 @@ impl GroupBy {
             let unknown = || QueryError::UnknownDimension(word.to_owned());
             let (name, step) = word.split_once(':').map_or((word, None), |(name, step)| (name, Some(step)));
             let dimension = Dimension::from_name(name).ok_or_else(unknown)?;
-            if let Some(step) = step {
+            let is_kind = (dimension, step) == (Dimension::Region, Some("kind"));
+            if let Some(step) = step.filter(|_| !is_kind) {
                 let length = duration_ns(step).filter(|length| *length > 0 && dimension == Dimension::Time);
                 group.time_step_ns = Some(length.ok_or_else(unknown)?);
             }
-            if !group.dimensions.contains(&dimension) {
-                group.dimensions.push(dimension);
+            // Memory that has a name is told apart by it.
+            let names = (dimension == Dimension::Region && !is_kind).then_some(Dimension::Mapping);
+            let known = group.dimensions.len();
+            for one in [dimension].into_iter().chain(names) {
+                if !group.dimensions.contains(&one) {
+                    group.dimensions.push(one);
+                }
+            }
+            if group.dimensions.len() > known {
                 group.words.push(word.to_owned());
             }
         }
@@ -87,7 +100,7 @@ impl GroupBy {
                 dimension.kind() == DimensionKind::Sample && !OF_STATE.contains(&dimension)
             }
             (_, Dimension::Errno) => false,
-            (_, Dimension::Region | Dimension::Fault | Dimension::PageSize) => metric == Metric::PageFaults,
+            (_, of_fault) if OF_FAULT.contains(&of_fault) => metric == Metric::PageFaults,
             (_, Dimension::Wait) => matches!(metric, Metric::OffCpu | Metric::Runqueue | Metric::Wall),
             (_, Dimension::Waker) => matches!(metric, Metric::OffCpu | Metric::Wall),
             (_, Dimension::Syscall) => metric != Metric::PageFaults,
@@ -105,11 +118,12 @@ impl GroupBy {
 
     /// The slots to count in: the parts of `time` where it is asked for, otherwise the blocks of the intervals.
     pub(crate) fn slots(&self, range: TimeRange) -> Result<Slots, QueryError> {
-        let Some(at) = self.dimensions.iter().position(|dimension| *dimension == Dimension::Time) else {
+        let name = Dimension::Time.name();
+        let Some(word) = self.words.iter().find(|word| word.split(':').next() == Some(name)) else {
             return Ok(Slots::blocks(range));
         };
         let cut = self.time_step_ns.map_or(Cut::Equal(TIME_PARTS), Cut::Every);
-        Slots::new(range, cut, &self.words[at])
+        Slots::new(range, cut, word)
     }
 
     /// Whose observations it tells apart.
@@ -129,6 +143,7 @@ impl GroupBy {
         Details {
             syscall: self.has(Dimension::Syscall),
             cpu: self.has(Dimension::Cpu),
+            mapping: self.has(Dimension::Mapping),
             waker: if self.has(Dimension::Waker) { WakerDetail::Who } else { WakerDetail::None },
         }
     }
@@ -144,9 +159,14 @@ impl GroupBy {
     }
 }
 
+/// What only page faults have.
+pub(crate) const OF_FAULT: [Dimension; 4] =
+    [Dimension::Region, Dimension::Mapping, Dimension::Fault, Dimension::PageSize];
+
 /// What only a state of a thread has, and no call that was counted.
-const OF_STATE: [Dimension; 6] = [
+const OF_STATE: [Dimension; 7] = [
     Dimension::Region,
+    Dimension::Mapping,
     Dimension::Fault,
     Dimension::PageSize,
     Dimension::Wait,
@@ -261,7 +281,9 @@ pub(crate) struct SampleKeys {
 impl SampleKeys {
     pub(crate) fn new(profile: &Profile, group: &GroupBy, cells: &Cells) -> Self {
         let threads = thread_parts(profile, &group.dimensions);
-        let tags = tag_parts(profile, group, &cells.tags);
+        let named = with_most_names_alone(group, cells);
+        let all = named.as_deref().unwrap_or(&cells.tags);
+        let tags = tag_parts(profile, group, all);
         let with_time = group.has(Dimension::Time);
         let mut keys = Vec::new();
         let mut known: FxHashMap<(u32, u32, u16), u32> = FxHashMap::default();
@@ -279,8 +301,8 @@ impl SampleKeys {
                 Some((before, number)) if before == part => number,
                 _ => *known.entry(part).or_insert_with(|| {
                     keys.push(match tags[tag as usize] {
-                        TagPart::Like(_) => SampleKey::Like { thread, tag: cells.tags[tag as usize], slot },
-                        TagPart::Marker(_) => SampleKey::Marker(cells.tags[tag as usize].ending),
+                        TagPart::Like(_) => SampleKey::Like { thread, tag: all[tag as usize], slot },
+                        TagPart::Marker(_) => SampleKey::Marker(all[tag as usize].ending),
                     });
                     keys.len() as u32 - 1
                 }),
@@ -321,6 +343,35 @@ enum TagPart {
     Marker(u32),
 }
 
+/// The circumstances, with the names of mappings that are not among those with the most page faults taken for one of each
+/// kind of memory. `None`: all may stay as they are.
+fn with_most_names_alone(group: &GroupBy, cells: &Cells) -> Option<Vec<Tag>> {
+    if !group.has(Dimension::Mapping) {
+        return None;
+    }
+    let mut weights: FxHashMap<u32, u64> = FxHashMap::default();
+    for (tag, weight) in cells.tag.iter().zip(&cells.weight) {
+        if let MappingName::Row(row) = cells.tags[*tag as usize].mapping {
+            let sum = weights.entry(row).or_default();
+            *sum = sum.saturating_add(*weight);
+        }
+    }
+    let mut order: Vec<(u64, u32)> = weights.into_iter().map(|(row, weight)| (weight, row)).collect();
+    order.sort_unstable_by_key(|&(weight, row)| (std::cmp::Reverse(weight), row));
+    let others: FxHashSet<u32> = order.into_iter().skip(MOST_NAMES).map(|(_, row)| row).collect();
+    let is_other = |tag: &Tag| matches!(tag.mapping, MappingName::Row(row) if others.contains(&row));
+    // A name belongs to one kind of memory, as good as always.
+    let mut of_kind: FxHashMap<u8, FxHashSet<MappingName>> = FxHashMap::default();
+    for tag in cells.tags.iter().filter(|tag| is_other(tag)) {
+        of_kind.entry(tag.kind & REGION).or_default().insert(tag.mapping);
+    }
+    let fold = |tag: &Tag| match of_kind.get(&(tag.kind & REGION)) {
+        Some(names) if is_other(tag) => Tag { mapping: MappingName::Other(names.len() as u32), ..*tag },
+        _ => *tag,
+    };
+    (!others.is_empty()).then(|| cells.tags.iter().map(fold).collect())
+}
+
 /// Numbers of circumstances that the dimensions do not tell apart are equal.
 fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
     // What of the code of a kind is told apart.
@@ -335,6 +386,7 @@ fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
         bits.into_iter().filter(|(dimension, _)| group.has(*dimension)).fold(0, |all, (_, bits)| all | bits);
     let has = |dimension| group.has(dimension);
     let (syscall, cpu, waker) = (has(Dimension::Syscall), has(Dimension::Cpu), has(Dimension::Waker));
+    let mapping = has(Dimension::Mapping);
     let mut known: FxHashMap<Tag, u32> = FxHashMap::default();
     let part = |tag: &Tag| {
         let marker = marks_samples(tag.ending) && !group.has_frames();
@@ -344,6 +396,7 @@ fn tag_parts(profile: &Profile, group: &GroupBy, tags: &[Tag]) -> Vec<TagPart> {
             false => Tag {
                 syscall: tag.syscall.filter(|_| syscall),
                 cpu: tag.cpu.filter(|_| cpu),
+                mapping: if mapping { tag.mapping } else { MappingName::None },
                 waker: if waker { profile.wakers.who[tag.waker as usize] } else { 0 },
                 // Which stands here for all that are no marker.
                 ..Tag::new(source, StackEnding::Complete, tag.kind & kind)

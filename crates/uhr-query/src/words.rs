@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use uhr_model::{Dimension, DimensionKind, PageSize, Region, WaitKind, errno_name, syscall_name};
 
 use crate::answers::{Key, KeyValue};
-use crate::cells::{MAJOR, PAGE, REGION, Source, Tag, errno_of};
+use crate::cells::{MAJOR, MappingName, PAGE, REGION, Source, Tag, errno_of};
 use crate::disassembly::disassemble;
 use crate::group::{FrameKey, SampleKey, line_needs_file, marker};
 use crate::names::shown;
@@ -39,6 +39,12 @@ impl Words<'_> {
                 && line_needs_file(dimensions)
             {
                 key.push((Dimension::File, self.frame_value(Dimension::File, frame)));
+            }
+            // Memory without a name is of its kind, and that is all.
+            let is_nameless =
+                matches!(sample, Some(SampleKey::Like { tag, .. }) if tag.mapping == MappingName::None);
+            if dimension == Dimension::Mapping && is_nameless && dimensions.contains(&Dimension::Region) {
+                continue;
             }
             let value = match (dimension.kind(), sample, frame) {
                 (DimensionKind::Frame, _, Some(frame)) => self.frame_value(dimension, frame),
@@ -115,6 +121,7 @@ impl Words<'_> {
             Dimension::Region => {
                 Region::from_code(tag.kind & REGION).unwrap_or(Region::Unknown).name().into()
             }
+            Dimension::Mapping => self.mapping_value(tag.mapping),
             Dimension::Fault => self.fault_value(tag),
             Dimension::PageSize => match PageSize::from_code((tag.kind & PAGE) >> PAGE.trailing_zeros()) {
                 None | Some(PageSize::Unknown) => KeyValue::Unknown,
@@ -133,6 +140,15 @@ impl Words<'_> {
             }
             Dimension::Time => self.time_value(usize::from(slot)),
             _ => KeyValue::Unknown,
+        }
+    }
+
+    fn mapping_value(&self, name: MappingName) -> KeyValue {
+        match name {
+            MappingName::None => "[no name]".into(),
+            MappingName::Row(row) => self.text(self.profile.mapping_names.get(row)),
+            MappingName::Other(1) => "[1 other name]".into(),
+            MappingName::Other(count) => format!("[{count} other names]").into(),
         }
     }
 
@@ -197,7 +213,8 @@ impl From<String> for KeyValue {
 /// The order of keys whose values are equal: by name, numbers by their size, what is unknown first.
 pub(crate) fn compare(a: &Key, b: &Key) -> Ordering {
     let pairs = a.0.iter().zip(&b.0);
-    pairs.map(|(a, b)| compare_values(&a.1, &b.1)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    let first = pairs.map(|(a, b)| compare_values(&a.1, &b.1)).find(|order| order.is_ne());
+    first.unwrap_or_else(|| a.0.len().cmp(&b.0.len()))
 }
 
 /// The order of two values of a dimension.

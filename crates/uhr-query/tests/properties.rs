@@ -13,8 +13,8 @@ use uhr_model::{Metric, StackEnding, WaitKind};
 use uhr_query::answers::Direction;
 use uhr_query::{Filters, GroupBy, Profile, Question, call_paths, collapsed, flame_tree, overview, query};
 use uhr_recording::tables::{
-    FaultRow, FrameRow, LocationRow, ModuleRow, OffCpuRow, ProcessRow, ResidentRow, SampleRow, StackRow,
-    ThreadRow,
+    FaultRow, FrameRow, LocationRow, MappingNameRow, ModuleRow, OffCpuRow, ProcessRow, ResidentRow,
+    SampleRow, StackRow, ThreadRow,
 };
 use uhr_recording::{Finalized, Recording, RecordingWriter};
 
@@ -271,6 +271,7 @@ fn write_forged(writer: &mut RecordingWriter, rows: &Forged) -> Vec<LocationRow>
                 ending: code,
                 address: y,
                 region: code,
+                mapping: None,
                 weight: z,
                 major: false,
                 page: 1,
@@ -380,6 +381,10 @@ fn damage_is_named() {
     let cycle =
         |writer: &mut RecordingWriter| writer.push_stack(StackRow { id: 1, parent: Some(1), frame: Some(0) });
     assert_eq!(code(load(&cycle)), "damaged-recording");
+    let name = |writer: &mut RecordingWriter| {
+        writer.push_mapping_name(MappingNameRow { id: 3, name: "[anon:a]".to_owned() });
+    };
+    assert_eq!(code(load(&name)), "damaged-recording");
 }
 
 #[test]

@@ -362,6 +362,61 @@ fn page_faults_by_region() {
 }
 
 #[test]
+fn page_faults_by_the_names_of_mappings() {
+    let mut planted = Planted::new(100);
+    let app = planted.process("app", 100);
+    let main = planted.thread(app, "app", 100);
+    let library = planted.mapping_name("/usr/lib/libc.so.6");
+    let arena = planted.mapping_name("[anon:arena]");
+    planted.fault_in(1, main, &["main"], (Region::File, Some(library)), 5);
+    planted.fault_in(2, main, &["main"], (Region::Anonymous, Some(arena)), 4);
+    planted.fault_in(3, main, &["main"], (Region::Anonymous, Some(arena)), 4);
+    planted.fault(4, main, &["main"], Region::Anonymous, 6);
+    planted.fault(5, main, &["main"], Region::Heap, 1);
+    let rec = planted.finish();
+    let keys = |by: &str| -> Vec<(Value, Value)> {
+        let answer = answer(&rec.profile, by, |q| q.metric = Metric::PageFaults);
+        let rows = answer["rows"].as_array().unwrap();
+        rows.iter().map(|row| (row["key"].clone(), row["self"].clone())).collect()
+    };
+    let named = [
+        (json!({"region": "anonymous", "mapping": "[anon:arena]"}), json!(8)),
+        (json!({"region": "anonymous"}), json!(6)),
+        (json!({"region": "file", "mapping": "/usr/lib/libc.so.6"}), json!(5)),
+        (json!({"region": "heap"}), json!(1)),
+    ];
+    assert_eq!(keys("region"), named);
+    assert_eq!(keys("region,mapping"), named);
+    let kinds =
+        [("anonymous", 14), ("file", 5), ("heap", 1)].map(|(kind, n)| (json!({"region": kind}), json!(n)));
+    assert_eq!(keys("region:kind"), kinds);
+    assert_eq!(keys("mapping")[1], (json!({"mapping": "[no name]"}), json!(7)));
+    // Cells that tell names apart serve a question that does not.
+    assert_eq!(keys("region:kind"), kinds);
+}
+
+#[test]
+fn many_names_of_mappings_are_one_row_of_each_kind() {
+    let mut planted = Planted::new(100);
+    let app = planted.process("app", 100);
+    let main = planted.thread(app, "app", 100);
+    for number in 0..1000 {
+        let name = planted.mapping_name(&format!("/memfd:{number}"));
+        let region = if number % 2 == 0 { Region::Shared } else { Region::File };
+        planted.fault_in(number % 90, main, &["main"], (region, Some(name)), 1 + number / 900);
+    }
+    let rec = planted.finish();
+    let all = answer(&rec.profile, "region", |q| (q.metric, q.limit) = (Metric::PageFaults, 200));
+    let rows = all["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 102);
+    let others: Vec<_> = rows.iter().filter(|row| row["self"] == 450).map(|row| &row["key"]).collect();
+    let other = |region: &str| json!({"region": region, "mapping": "[450 other names]"});
+    assert_eq!(others, [&other("file"), &other("shared-memory")]);
+    let sum: u64 = rows.iter().map(|row| row["self"].as_u64().unwrap()).sum();
+    assert_eq!((sum, &all["metric"]["total"]), (1100, &json!(1100)));
+}
+
+#[test]
 fn resident_memory_has_levels() {
     let mut planted = Planted::new(100);
     let (app, other) = (planted.process("app", 100), planted.process("app", 200));

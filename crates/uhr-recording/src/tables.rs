@@ -92,12 +92,25 @@ table! {
         address: u64,
         /// Code of `Region`: what kind of memory it is in.
         region: u8,
+        /// Row of `mapping_names`: what that memory is called, if it has a name.
+        mapping: Option<u32>,
         /// How many faults the row stands for.
         weight: u64,
         /// Whether it had to wait for a disk.
         major: bool,
         /// Code of `PageSize`: how large the page is that it brought.
         page: u8,
+    }
+}
+
+table! {
+    /// What mappings are called that page faults fell on: the path of a file, of memory that is shared through one, or what
+    /// the program calls its anonymous memory (`[anon:NAME]`), as `/proc/PID/maps` writes it without ` (deleted)`.
+    MappingNames, MappingNameRow, "mapping_names" {
+        /// This row's number.
+        id: u32,
+        /// The name; one that is longer than 512 bytes is cut.
+        name: String,
     }
 }
 

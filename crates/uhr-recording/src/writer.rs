@@ -7,9 +7,9 @@ use crate::RecordingError;
 use crate::manifest::Manifest;
 use crate::stream::TableStream;
 use crate::tables::{
-    FaultRow, Faults, FrameRow, Frames, MappingRow, Mappings, ModuleRow, Modules, OffCpu, OffCpuRow,
-    ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples, StackRow, Stacks, SyscallRow,
-    SyscallWindowRow, SyscallWindows, Syscalls, ThreadRow, Threads, WakerRow, Wakers,
+    FaultRow, Faults, FrameRow, Frames, MappingNameRow, MappingNames, MappingRow, Mappings, ModuleRow,
+    Modules, OffCpu, OffCpuRow, ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples, StackRow,
+    Stacks, SyscallRow, SyscallWindowRow, SyscallWindows, Syscalls, ThreadRow, Threads, WakerRow, Wakers,
 };
 
 /// A batch is written at this many rows even before its second is over, so that memory stays bounded.
@@ -69,6 +69,7 @@ streams! {
     Wakers WakerRow wakers push_waker,
     Samples SampleRow samples push_sample,
     OffCpu OffCpuRow offcpu push_off_cpu,
+    MappingNames MappingNameRow mapping_names push_mapping_name,
     Faults FaultRow faults push_fault,
     Resident ResidentRow resident push_resident,
     Syscalls SyscallRow syscalls push_syscall,

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use uhr_model::{FrameMode, Interrupt, ModuleKind, NoCode, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_recording::Table;
 use uhr_recording::tables::{
-    CodeLines, Faults, Frames, Locations, MachineCode, Mappings, Modules, OffCpu, Processes, Resident,
-    Samples, Stacks, SyscallWindows, Syscalls, Threads, Wakers,
+    CodeLines, Faults, Frames, Locations, MachineCode, MappingNames, Mappings, Modules, OffCpu, Processes,
+    Resident, Samples, Stacks, SyscallWindows, Syscalls, Threads, Wakers,
 };
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
@@ -35,6 +35,7 @@ fn schema() -> String {
     table::<OffCpu>(&mut page);
     table::<Wakers>(&mut page);
     table::<Faults>(&mut page);
+    table::<MappingNames>(&mut page);
     table::<Resident>(&mut page);
     table::<Syscalls>(&mut page);
     table::<SyscallWindows>(&mut page);

@@ -84,9 +84,9 @@ impl Pipeline {
             }
             SampleKind::Fault { address, is_major } => {
                 let stack = self.stack_of(sample, true);
-                let (region, page) = self.memory_at(pid, Avma(address), time_ns);
                 let weight = if is_major { 1 } else { self.fault_period };
-                self.push_fault(stamp, stack, (address, region, page), weight, is_major);
+                let memory = self.memory_at(pid, Avma(address), weight, time_ns);
+                self.push_fault(stamp, stack, memory, weight, is_major);
             }
         }
     }

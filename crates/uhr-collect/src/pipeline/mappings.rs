@@ -6,9 +6,20 @@ use uhr_recording::tables::MappingRow;
 use super::Pipeline;
 use crate::address_space::{Mapped, MappedCode, region_of};
 use crate::evidence::is_jitdump;
+use crate::mapping_names::name_of;
 use crate::modules::Identity;
 use crate::perf::{FileIdentity, Mapping, NO_TASK};
 use crate::procfs;
+
+/// The memory that a page fault fell on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    pub(super) address: u64,
+    pub(super) region: Region,
+    /// Row of the recording's names.
+    pub(super) name: Option<u32>,
+    pub(super) page: PageSize,
+}
 
 /// Mappings of one process are read again from `/proc` at most this often.
 const MAPS_PAUSE_NS: u64 = 1_000_000_000;
@@ -24,11 +35,16 @@ impl Pipeline {
         }
     }
 
-    /// What kind of memory an address is in, and on how large a page.
-    pub(super) fn memory_at(&mut self, pid: u32, address: Avma, now_ns: u64) -> (Region, PageSize) {
+    /// What memory an address is in that so many page faults fell on.
+    pub(super) fn memory_at(&mut self, pid: u32, address: Avma, faults: u64, now_ns: u64) -> Memory {
         let region = self.region(pid, address, now_ns);
-        let process = self.tasks.process(pid, now_ns, &mut self.writer).row.id;
-        (region, self.page_sizes.at((process, pid), address))
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        let is_asked = self.anonymous_names.see(process, pid, address, now_ns);
+        self.mapping_names.unasked += if is_asked { 0 } else { faults };
+        let page = self.page_sizes.at((process.row.id, pid), address);
+        let name = process.space.find(address).and_then(|(_, mapped)| mapped.name.clone());
+        let name = name.and_then(|name| self.mapping_names.number(&name, faults, &mut self.writer));
+        Memory { address: address.0, region, name, page }
     }
 
     fn region(&mut self, pid: u32, address: Avma, now_ns: u64) -> Region {
@@ -112,7 +128,10 @@ impl Pipeline {
         }
         let offset = FileOffset(file_offset);
         let has_replaced;
-        let mut mapped = Mapped { end: Avma(end), file_offset: offset, region, code: None };
+        let name = name_of(path);
+        // Such a name can change; other names are those of files.
+        let asked_ns = if path.starts_with(b"[anon") { now_ns } else { 0 };
+        let mut mapped = Mapped { end: Avma(end), file_offset: offset, region, name, asked_ns, code: None };
         if executable {
             let module = match (path, region) {
                 (b"[vdso]", _) => self.modules.vdso(&mut self.writer),

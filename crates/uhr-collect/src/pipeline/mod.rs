@@ -5,15 +5,17 @@ mod mappings;
 mod outside;
 mod stacks;
 
-use uhr_model::{Avma, CodeAddress, PageSize, Region, StackEnding, StackId, WaitKind};
+use uhr_model::{Avma, CodeAddress, StackEnding, StackId, WaitKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FaultRow, SampleRow};
 use uhr_unwind::UnwindCache;
 
+use crate::anonymous_names::AnonymousNames;
 use crate::call_sums::CallSums;
 use crate::evidence::GeneratedNames;
 use crate::intern::Interner;
 use crate::kernel_tables::KernelTables;
+use crate::mapping_names::MappingNames;
 use crate::modules::Modules;
 use crate::page_size::PageSizes;
 use crate::perf::{Body, EventKind, NO_TASK, Record, Sample, Stamp};
@@ -22,6 +24,7 @@ use crate::tasks::Tasks;
 use crate::waits::WaitStack;
 use crate::walk_check::WalkCheck;
 use events::Waits;
+use mappings::Memory;
 
 /// What was counted on the way.
 #[derive(Debug, Default)]
@@ -49,6 +52,8 @@ pub(crate) struct Pipeline {
     pub(crate) counted: Counted,
     pub(crate) max_stack: usize,
     page_sizes: PageSizes,
+    anonymous_names: AnonymousNames,
+    pub(crate) mapping_names: MappingNames,
     interner: Interner,
     cache: UnwindCache,
     /// Threads that began: where events are opened thread by thread, they have to be attached to.
@@ -78,6 +83,8 @@ impl Pipeline {
             counted: Counted::default(),
             max_stack,
             page_sizes: PageSizes::default(),
+            anonymous_names: AnonymousNames::new(),
+            mapping_names: MappingNames::default(),
             interner: Interner::default(),
             cache: UnwindCache::new(),
             began: Vec::new(),
@@ -161,20 +168,19 @@ impl Pipeline {
         let Stamp { time_ns, pid, tid, .. } = stamp;
         self.counted.second_hand += u64::from(sample.is_second_hand);
         let (stack, ending) = self.stack(sample, (pid, tid), time_ns);
-        let region = sample.address.map(|address| self.memory_at(pid, Avma(address), time_ns));
-        let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
         match sample.kind {
             EventKind::Cpu => {
-                thread.time.saw_running();
+                self.tasks.thread(pid, tid, time_ns, &mut self.writer).time.saw_running();
                 self.push_cpu(stamp, (stack, ending), sample.period, None);
             }
             EventKind::PageFault => {
-                let (region, page) = region.unwrap_or((Region::Unknown, PageSize::Unknown));
-                let at = (sample.address.unwrap_or(0), region, page);
-                self.push_fault(stamp, (stack, ending), at, sample.period, false);
+                let address = Avma(sample.address.unwrap_or(0));
+                let memory = self.memory_at(pid, address, sample.period, time_ns);
+                self.push_fault(stamp, (stack, ending), memory, sample.period, false);
             }
             EventKind::Switch | EventKind::SwitchThinned => {
                 // The kernel's frames say later what it waits for; see the finish step.
+                let thread = self.tasks.thread(pid, tid, time_ns, &mut self.writer);
                 thread.time.set_switch_stack(WaitStack {
                     stack,
                     ending,
@@ -215,7 +221,7 @@ impl Pipeline {
         &mut self,
         Stamp { time_ns, pid, tid, .. }: Stamp,
         (stack, ending): (StackId, StackEnding),
-        (address, region, page): (u64, Region, PageSize),
+        memory: Memory,
         weight: u64,
         major: bool,
     ) {
@@ -226,11 +232,12 @@ impl Pipeline {
             thread,
             stack: stack.0,
             ending: ending.code(),
-            address,
-            region: region.code(),
+            address: memory.address,
+            region: memory.region.code(),
+            mapping: memory.name,
             weight,
             major,
-            page: page.code(),
+            page: memory.page.code(),
         });
     }
 }

@@ -116,6 +116,7 @@ impl Recorder {
             ("waits that are in a sum of mixed kinds", self.pipeline.tasks.crowded_waits),
         ]
         .into_iter()
+        .chain(self.pipeline.mapping_names.misses())
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| (name.to_owned(), count))
         .chain(self.kernel_side.left_out.iter().map(|(program, count)| {

@@ -45,6 +45,7 @@ impl Recorder {
             ("threads that could not be attached", granted.unattached.len() as u64),
         ]
         .into_iter()
+        .chain(self.pipeline.mapping_names.misses())
         .map(|(name, count)| (name.to_owned(), count))
         .collect();
         misses.retain(|_, count| *count > 0);

@@ -5,6 +5,7 @@ use uhr_recording::tables::{ProcessRow, ThreadRow};
 
 use super::{Process, Tasks, Thread};
 use crate::address_space::AddressSpace;
+use crate::anonymous_names::NamesRead;
 use crate::cgroup::membership::{self, Membership};
 use crate::procfs;
 use crate::sums::ThreadSums;
@@ -52,6 +53,7 @@ impl Tasks {
                 space: AddressSpace::default(),
                 unwinder: ProcessUnwinder::new(),
                 maps_read_ns: None,
+                names_read: NamesRead::default(),
                 replaced_ns: 0,
                 living: 0,
                 before_exec: false,
@@ -152,8 +154,17 @@ impl Tasks {
             row.inner_pid = procfs::inner_pid(pid);
             self.process_count += 1;
             writer.push_process(row.clone());
-            let process =
-                Process { row, space, unwinder, maps_read_ns, replaced_ns: 0, living: 0, before_exec: false };
+            let names_read = NamesRead::default();
+            let process = Process {
+                row,
+                space,
+                unwinder,
+                maps_read_ns,
+                names_read,
+                replaced_ns: 0,
+                living: 0,
+                before_exec: false,
+            };
             self.processes.insert(pid, process);
         }
         self.end_thread(tid, now_ns, writer);

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use uhr_recording::tables::{ProcessRow, ThreadRow};
 
 use crate::address_space::AddressSpace;
+use crate::anonymous_names::NamesRead;
 use crate::perf::Body;
 use crate::pools::Pools;
 use crate::procfs;
@@ -22,6 +23,8 @@ pub(crate) struct Process {
     pub(crate) unwinder: ProcessUnwinder,
     /// Its mappings were read from `/proc` at this time; they are not read again within a second.
     pub(crate) maps_read_ns: Option<u64>,
+    /// When what it calls its anonymous memory was read.
+    pub(crate) names_read: NamesRead,
     /// When code was last mapped in the place of other code, or taken away.
     pub(crate) replaced_ns: u64,
     /// Its threads that live.

@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = abi::CHUNK_WORDS * 8;
 
 /// The rows of one file in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct TableId(u32);
+pub struct TableId(pub(crate) u32);
 
 /// How code is walked out of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +48,21 @@ pub struct Code {
     pub by: WalkBy,
     /// What the first function of a goroutine returns to, where that is known.
     pub root: Option<u64>,
+}
+
+impl Code {
+    /// As the walker finds it.
+    pub(crate) fn entry(&self) -> abi::Code {
+        let (table, how) = match self.by {
+            WalkBy::Nothing => (0, abi::BY_NOTHING),
+            WalkBy::ReadingCode => (0, abi::BY_READING_CODE),
+            WalkBy::Rows(id) => (id.0, abi::BY_ROWS),
+            WalkBy::RowsOrFramePointers(id) => (id.0, abi::BY_ROWS | abi::BY_FRAME_POINTERS),
+            WalkBy::FramePointers => (0, abi::BY_FRAME_POINTERS),
+        };
+        let Range { start, end } = self.range;
+        abi::Code { start, end, bias: self.bias, root: self.root.unwrap_or(0), table, how }
+    }
 }
 
 /// The tables of a running [`Sampler`](crate::Sampler).
@@ -100,46 +115,22 @@ impl Tables {
         if rows.is_empty() {
             return Ok(None);
         }
-        let (count, words) = (rows.counts.len(), rows.len());
-        // The rows of a page lie in one chunk, so some words stay empty at the end of each.
-        let most = count + words + (1 + (count + words) / abi::CHUNK_WORDS) * abi::ROWS_OF_PAGE;
-        let Some(piece) = self.words.take(most as u32) else { return Ok(None) };
+        let Some(piece) = self.words.take(rows.most_words()) else { return Ok(None) };
         let Some(number) = self.numbers.take(1) else {
             self.words.give_up(piece);
             return Ok(None);
         };
         let id = TableId(number.start);
-        let written = self.write(rows, piece.start).and_then(|()| {
-            let table = abi::Table { start: rows.start, pages: count as u32, index: piece.start };
-            update(&self.tables, &id.0.to_ne_bytes(), abi::bytes(&table))
-        });
+        let (table, runs) = rows.placed(piece.start);
+        let mut written = runs.iter().try_for_each(|(at, words)| self.write_words(*at, words));
+        if written.is_ok() {
+            written = update(&self.tables, &id.0.to_ne_bytes(), abi::bytes(&table));
+        }
         self.used.insert(id, piece);
         if written.is_err() {
             self.remove(id);
         }
         written.map(|()| Some(id))
-    }
-
-    /// Writes the index at `start` and the rows behind it.
-    fn write(&mut self, rows: &PackedRows, start: u32) -> io::Result<()> {
-        let mut next = start as usize + rows.counts.len();
-        let mut index = Vec::with_capacity(rows.counts.len());
-        // What follows without a gap is written at once.
-        let (mut run_at, mut run) = (next, Vec::with_capacity(abi::CHUNK_WORDS));
-        for page in rows.pages() {
-            let rest = abi::CHUNK_WORDS - next % abi::CHUNK_WORDS;
-            if page.len() > rest || run.len() + page.len() > abi::CHUNK_WORDS {
-                self.write_words(run_at, &run)?;
-                run.clear();
-                next += if page.len() > rest { rest } else { 0 };
-                run_at = next;
-            }
-            index.push((page.len() as u64) << 32 | next as u64);
-            run.extend_from_slice(page);
-            next += page.len();
-        }
-        self.write_words(run_at, &run)?;
-        self.write_words(start as usize, &index)
     }
 
     fn write_words(&mut self, at: usize, words: &[u64]) -> io::Result<()> {
@@ -193,22 +184,7 @@ impl Tables {
             return Ok(false);
         };
         for (at, code) in piece.clone().zip(codes) {
-            let (table, how) = match code.by {
-                WalkBy::Nothing => (0, abi::BY_NOTHING),
-                WalkBy::ReadingCode => (0, abi::BY_READING_CODE),
-                WalkBy::Rows(id) => (id.0, abi::BY_ROWS),
-                WalkBy::RowsOrFramePointers(id) => (id.0, abi::BY_ROWS | abi::BY_FRAME_POINTERS),
-                WalkBy::FramePointers => (0, abi::BY_FRAME_POINTERS),
-            };
-            let entry = abi::Code {
-                start: code.range.start,
-                end: code.range.end,
-                bias: code.bias,
-                root: code.root.unwrap_or(0),
-                table,
-                how,
-            };
-            self.codes.write(at as usize * size_of::<abi::Code>(), abi::bytes(&entry));
+            self.codes.write(at as usize * size_of::<abi::Code>(), abi::bytes(&code.entry()));
         }
         self.version = self.version.wrapping_add(1);
         let (first, count, version) = (piece.start, codes.len() as u32, self.version);

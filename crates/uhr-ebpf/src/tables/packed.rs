@@ -1,6 +1,8 @@
 //! A table of rows as the walker in the kernel searches it (`bpf/unwind_rows.h`): a word a row, and those of each page of
 //! code together.
 
+use std::borrow::Cow;
+
 use uhr_unwind::{SavedBp, SimpleRow};
 
 use crate::abi;
@@ -10,15 +12,18 @@ const PAGE_BYTES: u64 = 1 << abi::PAGE_BITS;
 /// What a table covers at most: forged addresses must not cost memory. Four times the largest programs.
 const MAX_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 
+/// The number of a word, and the words from there on.
+type Run<'a> = (usize, Cow<'a, [u64]>);
+
 /// The rows of one file as the walker takes them.
 #[derive(Debug, Default)]
 pub struct PackedRows {
     /// The stated address of the first page.
-    pub(super) start: u64,
+    start: u64,
     /// All rows, those of a page in one block: a large file has 20 MB of them, and one vector would need twice that as it grows.
     blocks: Vec<Vec<u64>>,
     /// How many each page has.
-    pub(super) counts: Vec<u8>,
+    counts: Vec<u8>,
     /// Those of the present page.
     page: Vec<u64>,
     /// The row that holds now.
@@ -43,23 +48,38 @@ impl PackedRows {
         self.counts.is_empty()
     }
 
-    /// How many rows there are.
-    pub(super) fn len(&self) -> usize {
-        self.blocks.iter().map(Vec::len).sum()
+    /// How many words a table of them takes at most: the rows of a page lie in one chunk, so some words stay empty at the end
+    /// of each.
+    pub(crate) fn most_words(&self) -> u32 {
+        let words = self.counts.len() + self.blocks.iter().map(Vec::len).sum::<usize>();
+        (words + (1 + words / abi::CHUNK_WORDS) * abi::ROWS_OF_PAGE) as u32
     }
 
-    /// The rows of each page.
-    pub(super) fn pages(&self) -> impl Iterator<Item = &[u64]> {
-        let mut blocks = self.blocks.iter().map(Vec::as_slice);
-        let mut rest: &[u64] = &[];
-        self.counts.iter().map(move |&count| {
-            if rest.is_empty() {
-                rest = blocks.next().unwrap_or_default();
+    /// A table of them that begins at the word `start`: as the walker is told of it, and its words.
+    pub(crate) fn placed(&self, start: u32) -> (abi::Table, Vec<Run<'_>>) {
+        let mut next = start as usize + self.counts.len();
+        let mut index = Vec::with_capacity(self.counts.len());
+        let mut runs = Vec::new();
+        let mut counts = self.counts.iter().map(|&count| usize::from(count));
+        for block in &self.blocks {
+            let (mut run_at, mut begin, mut end) = (next, 0, 0);
+            while end < block.len()
+                && let Some(count) = counts.next()
+            {
+                let rest = abi::CHUNK_WORDS - next % abi::CHUNK_WORDS;
+                if count > rest {
+                    runs.push((run_at, Cow::from(&block[begin..end])));
+                    next += rest;
+                    (run_at, begin) = (next, end);
+                }
+                index.push((count as u64) << 32 | next as u64);
+                (next, end) = (next + count, end + count);
             }
-            let (page, behind) = rest.split_at(usize::from(count).min(rest.len()));
-            rest = behind;
-            page
-        })
+            runs.push((run_at, Cow::from(&block[begin..end])));
+        }
+        let table = abi::Table { start: self.start, pages: self.counts.len() as u32, index: start };
+        runs.push((start as usize, Cow::from(index)));
+        (table, runs)
     }
 
     fn push(&mut self, address: u64, row: SimpleRow) {
@@ -165,6 +185,14 @@ mod tests {
         assert_eq!(word_of(SimpleRow::FromSp { cfa: 8, bp: SavedBp::Lost }) >> 48, 0x8000);
     }
 
+    impl PackedRows {
+        /// The rows of each page.
+        fn pages(&self) -> Vec<Vec<u64>> {
+            let mut rows = self.blocks.concat().into_iter();
+            self.counts.iter().map(|&count| rows.by_ref().take(usize::from(count)).collect()).collect()
+        }
+    }
+
     fn packed(rows: &[(u64, SimpleRow)]) -> PackedRows {
         PackedRows::new(|each| rows.iter().for_each(|&(address, row)| each(address, row)))
     }
@@ -174,22 +202,21 @@ mod tests {
         let rows = [(0x1010, SP), (0x1200, SimpleRow::First), (0x1210, SP), (0x1610, SimpleRow::Uncovered)];
         let pages = packed(&rows);
         assert_eq!(pages.start, 0x1000);
-        let words: Vec<&[u64]> = pages.pages().collect();
-        let last: &[u64] = &[SP_WORD, 0x10];
-        assert_eq!(words, [&[0, SP_WORD | 0x10], &[6 << 16, SP_WORD | 0x10], &[SP_WORD][..], last]);
+        let [first, second] = [vec![0, SP_WORD | 0x10], vec![6 << 16, SP_WORD | 0x10]];
+        assert_eq!(pages.pages(), [first, second, vec![SP_WORD], vec![SP_WORD, 0x10]]);
         assert!(packed(&[]).is_empty());
         let far = packed(&[(0, SP), (u64::MAX, SimpleRow::Uncovered)]);
-        assert_eq!(far.pages().collect::<Vec<_>>(), [[SP_WORD]]);
+        assert_eq!(far.pages(), [vec![SP_WORD]]);
     }
 
     #[test]
     fn pages_go_on_from_block_to_block() {
-        let row = |at: u64| (at * 8, if at % 2 == 0 { SP } else { SimpleRow::First });
+        let row = |at: u64| (at * 8, if at.is_multiple_of(2) { SP } else { SimpleRow::First });
         let end = BLOCK_WORDS as u64 * 3 + 17;
         let pages = packed(&(0..end).map(row).chain([(end * 8, SimpleRow::Uncovered)]).collect::<Vec<_>>());
         assert_eq!(pages.blocks.len(), 4);
-        let seen: Vec<u64> = pages.pages().flatten().map(|word| word & 0xff_ffff).collect();
-        let expected = (0..end).map(|at| [1, 6][at as usize % 2] << 16 | at * 8 % 512);
+        let seen: Vec<u64> = pages.pages().into_iter().flatten().map(|word| word & 0xff_ffff).collect();
+        let expected = (0..end).map(|at| ([1, 6][at as usize % 2] << 16) | (at * 8 % 512));
         assert!(seen.into_iter().eq(expected.chain([end * 8 % 512])));
     }
 
@@ -198,7 +225,7 @@ mod tests {
         let row = |at| (at, if at % 2 == 0 { SP } else { SimpleRow::First });
         let rows: Vec<_> = (0..0x180).map(row).chain([(0x410, SimpleRow::Uncovered)]).collect();
         let pages = packed(&rows);
-        let words: Vec<u64> = pages.pages().flatten().copied().collect();
+        let words: Vec<u64> = pages.pages().into_iter().flatten().collect();
         assert_eq!(words, [7 << 16, 6 << 16, 6 << 16, 0x10]);
     }
 }

@@ -4,7 +4,7 @@ use uhr_model::{Metric, StackEnding};
 use uhr_recording::tables::{Faults, OffCpu, Samples};
 
 use super::part::{Part, Span, damaged};
-use super::tag::fault_code;
+use super::tag::{MappingName, fault_code};
 use super::{By, Details, Source, Tag, WakerDetail};
 use crate::QueryError;
 use crate::profile::Profile;
@@ -49,9 +49,11 @@ pub(super) fn count_samples(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, 
 }
 
 pub(super) fn count_faults(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, QueryError> {
-    const COLUMNS: &[&str] = &["time_ns", "thread", "stack", "ending", "region", "weight", "major", "page"];
-    profile.observations.read(COLUMNS, |rows: &Faults, range| {
-        let lengths = [
+    let with_mapping = by.details.mapping;
+    let mut columns = vec!["time_ns", "thread", "stack", "ending", "region", "weight", "major", "page"];
+    columns.extend(with_mapping.then_some("mapping"));
+    profile.observations.read(&columns, |rows: &Faults, range| {
+        let mut lengths = vec![
             rows.thread.len(),
             rows.stack.len(),
             rows.ending.len(),
@@ -60,12 +62,16 @@ pub(super) fn count_faults(profile: &Profile, by: By) -> Result<Vec<Part<'_>>, Q
             rows.major.len(),
             rows.page.len(),
         ];
+        lengths.extend(with_mapping.then_some(rows.mapping.len()));
         whole("faults", rows.time_ns.len(), &lengths)?;
         let mut part = Part::new(profile, by);
         for row in range {
             let Some(slot) = part.slot_of(rows.time_ns[row]) else { continue };
             let kind = fault_code(rows.region[row], rows.major[row], rows.page[row]);
-            let tag = Tag::new(Source::Sampled, ending(rows.ending[row])?, kind);
+            let mut tag = Tag::new(Source::Sampled, ending(rows.ending[row])?, kind);
+            if let Some(mapping) = rows.mapping.get(row).copied().flatten().filter(|_| with_mapping) {
+                tag.mapping = MappingName::Row(profile.mapping_names.checked(mapping)?);
+            }
             part.add((rows.thread[row], rows.stack[row]), slot, tag, (1, rows.weight[row]))?;
         }
         Ok(part)

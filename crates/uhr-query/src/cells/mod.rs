@@ -14,7 +14,7 @@ use uhr_model::Metric;
 use calls::count_calls;
 use count::{count_faults, count_off_cpu, count_samples};
 use part::{Part, Row};
-pub(crate) use tag::{Details, MAJOR, PAGE, REGION, Source, Tag, WakerDetail, errno_of};
+pub(crate) use tag::{Details, MAJOR, MappingName, PAGE, REGION, Source, Tag, WakerDetail, errno_of};
 
 use crate::QueryError;
 use crate::coverage::Seen;

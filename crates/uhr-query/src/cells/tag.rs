@@ -26,6 +26,8 @@ pub(crate) struct Tag {
     pub(crate) syscall: Option<u32>,
     /// The CPU that ran it.
     pub(crate) cpu: Option<u16>,
+    /// The name of the mapping that a page fault fell on.
+    pub(crate) mapping: MappingName,
     /// Row of the wakers: what ended the wait.
     pub(crate) waker: u32,
     /// Node of the stack tree: what the waker was doing.
@@ -34,10 +36,32 @@ pub(crate) struct Tag {
     pub(crate) is_stood_for: bool,
 }
 
+/// What a mapping is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum MappingName {
+    /// It has no name, or none was asked for.
+    None,
+    /// Row of the recording's names.
+    Row(u32),
+    /// One of so many names that are not told apart.
+    Other(u32),
+}
+
 impl Tag {
     /// What is always known.
     pub(crate) const fn new(source: Source, ending: StackEnding, kind: u8) -> Self {
-        Self { source, ending, kind, syscall: None, cpu: None, waker: 0, waker_node: 0, is_stood_for: false }
+        let (mapping, is_stood_for) = (MappingName::None, false);
+        Self {
+            source,
+            ending,
+            kind,
+            syscall: None,
+            cpu: None,
+            mapping,
+            waker: 0,
+            waker_node: 0,
+            is_stood_for,
+        }
     }
 
     /// Whether it is a wait for work.
@@ -78,6 +102,8 @@ pub(crate) struct Details {
     /// The system calls of samples; waits always have theirs.
     pub(crate) syscall: bool,
     pub(crate) cpu: bool,
+    /// The names of mappings that page faults fell on.
+    pub(crate) mapping: bool,
     pub(crate) waker: WakerDetail,
 }
 
@@ -96,7 +122,10 @@ pub(crate) enum WakerDetail {
 impl Details {
     /// Whether nothing of `others` is missing.
     pub(crate) fn include(self, others: Self) -> bool {
-        self.syscall >= others.syscall && self.cpu >= others.cpu && self.waker >= others.waker
+        self.syscall >= others.syscall
+            && self.cpu >= others.cpu
+            && self.mapping >= others.mapping
+            && self.waker >= others.waker
     }
 
     /// The details of both.
@@ -104,6 +133,7 @@ impl Details {
         Self {
             syscall: self.syscall || others.syscall,
             cpu: self.cpu || others.cpu,
+            mapping: self.mapping || others.mapping,
             waker: self.waker.max(others.waker),
         }
     }

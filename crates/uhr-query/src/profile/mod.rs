@@ -5,6 +5,7 @@
 mod code;
 mod code_lines;
 mod machine_code;
+mod mapping_names;
 mod observations;
 mod owners;
 mod stacks;
@@ -18,6 +19,7 @@ use uhr_recording::{Finalized, Manifest, Recording, RecordingError, Table, Waker
 
 pub(crate) use code::{Code, Location, NONE, Site};
 pub(crate) use machine_code::{MachineCode, Piece};
+pub(crate) use mapping_names::MappingNames;
 pub(crate) use observations::Observations;
 pub(crate) use owners::Owners;
 pub(crate) use stacks::StackTree;
@@ -41,6 +43,7 @@ pub struct Profile {
     pub(crate) tree: StackTree,
     pub(crate) observations: Observations,
     pub(crate) wakers: Wakers,
+    pub(crate) mapping_names: MappingNames,
     cells: Mutex<Vec<(Metric, By, Arc<Cells>)>>,
     /// Read when a question first needs it.
     machine_code: OnceLock<MachineCode>,
@@ -95,6 +98,7 @@ impl Profile {
             tree,
             observations,
             wakers,
+            mapping_names: MappingNames::load(recording)?,
             cells: Mutex::default(),
             machine_code,
         })

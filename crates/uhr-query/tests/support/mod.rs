@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use uhr_model::{FrameMode, Interrupt, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
 use uhr_query::Profile;
 use uhr_recording::tables::{
-    FaultRow, FrameRow, LocationRow, ModuleRow, OffCpuRow, ProcessRow, ResidentRow, SampleRow, StackRow,
-    ThreadRow, WakerRow,
+    FaultRow, FrameRow, LocationRow, MappingNameRow, ModuleRow, OffCpuRow, ProcessRow, ResidentRow,
+    SampleRow, StackRow, ThreadRow, WakerRow,
 };
 use uhr_recording::{
     Clock, Finalized, Host, Manifest, Recording, RecordingWriter, Settings, State, Window, finalize,
@@ -38,6 +38,7 @@ pub struct Planted {
     exact_ns: Vec<u64>,
     /// Rows of wakers so far.
     wakers: u32,
+    mapping_names: u32,
 }
 
 impl Planted {
@@ -72,6 +73,7 @@ impl Planted {
             locations: Vec::new(),
             exact_ns: Vec::new(),
             wakers: 0,
+            mapping_names: 0,
         }
     }
 
@@ -335,8 +337,28 @@ impl Planted {
         self.writer.push_off_cpu(row);
     }
 
+    /// A name of a mapping.
+    pub fn mapping_name(&mut self, name: &str) -> u32 {
+        self.mapping_names += 1;
+        let id = self.mapping_names - 1;
+        self.writer.push_mapping_name(MappingNameRow { id, name: name.to_owned() });
+        id
+    }
+
     /// A page-fault sample; the kernel counted as many as the samples weigh.
     pub fn fault(&mut self, at_ms: u64, thread: u32, frames: &[&str], region: Region, weight: u64) {
+        self.fault_in(at_ms, thread, frames, (region, None), weight);
+    }
+
+    /// The same, in a mapping with this name.
+    pub fn fault_in(
+        &mut self,
+        at_ms: u64,
+        thread: u32,
+        frames: &[&str],
+        (region, mapping): (Region, Option<u32>),
+        weight: u64,
+    ) {
         let stack = self.stack(frames);
         self.manifest.ledger.faults.expected += weight;
         self.manifest.ledger.faults.captured += 1;
@@ -347,6 +369,7 @@ impl Planted {
             ending: StackEnding::Complete.code(),
             address: 0x7000,
             region: region.code(),
+            mapping,
             weight,
             major: false,
             page: 1,

@@ -27,9 +27,9 @@ use crate::RecordingError;
 use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
-    CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow, Mappings,
-    Modules, OffCpu, Processes, Resident, Samples, Stacks, SyscallWindows, Syscalls, ThreadRow, Threads,
-    Wakers,
+    CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow,
+    MappingNames, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks, SyscallWindows, Syscalls,
+    ThreadRow, Threads, Wakers,
 };
 use crate::wait_hints::{FrameHint, NodeHint};
 use crate::wait_kinds::WaitKinds;
@@ -111,6 +111,7 @@ fn write_tables(recording: &Recording, mut names: Finalized) -> Result<Manifest,
             rows.stack.iter_mut().for_each(|stack| *stack = remap.of(*stack));
             faults.scale(&mut rows.weight);
         })?,
+        copy::<MappingNames>(recording, |_| ())?,
         copy::<Resident>(recording, |_| ())?,
         copy::<Syscalls>(recording, |_| ())?,
         copy::<SyscallWindows>(recording, |_| ())?,

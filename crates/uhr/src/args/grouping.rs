@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use uhr_model::Dimension;
 use uhr_query::GroupBy;
 
-/// The parser of one word: a dimension, or `time:100ms`.
+/// The parser of one word: a dimension, `region:kind`, or `time:100ms`.
 pub(super) fn parser() -> impl TypedValueParser<Value = String> {
     Grouping
 }
@@ -33,7 +33,12 @@ impl TypedValueParser for Grouping {
         error.insert(ContextKind::InvalidValue, ContextValue::String(word));
         error.insert(
             ContextKind::ValidValue,
-            ContextValue::Strings(dimensions().map(str::to_owned).chain(["time:100ms".to_owned()]).collect()),
+            ContextValue::Strings(
+                dimensions()
+                    .map(str::to_owned)
+                    .chain(["region:kind", "time:100ms"].map(str::to_owned))
+                    .collect(),
+            ),
         );
         Err(error)
     }
@@ -59,7 +64,10 @@ fn about(dimension: Dimension) -> &'static str {
         Dimension::Function => "The function, with its module",
         Dimension::File => "The source file",
         Dimension::Line => "The source line",
-        Dimension::Region => "The kind of memory that faulted (page-faults)",
+        Dimension::Region => {
+            "The memory that faulted, by kind and name; region:kind: by kind alone (page-faults)"
+        }
+        Dimension::Mapping => "The name of the mapping that faulted (page-faults)",
         Dimension::Time => "60 equal parts of the window",
         Dimension::Syscall => "The system call that a thread was in",
         Dimension::Wait => "What a thread waited for: lock, sleep, poll, pipe, ... (off-cpu, runqueue, wall)",

@@ -284,6 +284,7 @@ fn write_observations(writer: &mut RecordingWriter) {
             ending: StackEnding::Complete.code(),
             address: 0x7000_0000,
             region: Region::Heap.code(),
+            mapping: None,
             weight: 12,
             major: false,
             page: 1,

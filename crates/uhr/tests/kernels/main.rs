@@ -85,6 +85,15 @@ fn check(series: &str) {
             "uhr query calls --metric syscalls --group-by thread-name,syscall,errno --limit 1000 --json",
         );
     }
+    for sampler in if has_ebpf { &["perf", "ebpf"][..] } else { &["perf"] } {
+        let rec = format!("{sampler}-names");
+        machine.ask(
+            &format!("record-{rec}"),
+            &format!("uhr record --sampler {sampler} -o {rec} -- mapping_names pages 4000"),
+        );
+        let query = "--metric page-faults --group-by region --limit 1000 --json";
+        machine.ask(&rec, &format!("uhr query {rec} {query}"));
+    }
     let said = machine.boot();
     assert!(said.json("doctor").to_string().contains(&format!("Linux {series}.")), "it runs under {series}");
     let unasked = said.json("unasked");
@@ -97,12 +106,31 @@ fn check(series: &str) {
             check_wakers(&said, &format!("{sampler}-{unwind}"));
         }
     }
+    check_names(&said, "perf");
     if has_ebpf {
+        check_names(&said, "ebpf");
         let walks = said.json("walks")["trust"]["coverage"]["notes"].to_string();
         assert!(walks.contains("of walks of the kernel") && walks.contains(" 0 differed"), "{walks}");
         check_cgroup(&said);
         check_calls(&said);
     }
+}
+
+/// Page faults by the names of mappings. What the program could not name, it does not tell of.
+fn check_names(said: &Said, sampler: &str) {
+    let truth = said.json(&format!("record-{sampler}-names"));
+    let answer = said.json(&format!("{sampler}-names"));
+    let names: Vec<&String> = truth.as_object().unwrap().keys().collect();
+    let is_named = |name: &&&String| name.starts_with(['/', '[']);
+    for name in names.iter().filter(is_named) {
+        let planted = number(&truth, name);
+        let seen = sum(&answer, "self", |key| key["mapping"] == name.as_str());
+        assert!(
+            (seen - planted).abs() <= planted * 0.05,
+            "{sampler}, {name}: {seen} of {planted}: {answer:#}"
+        );
+    }
+    assert!(names.iter().filter(is_named).count() >= 2, "{truth}");
 }
 
 /// The calls that threads say they made, and how they ended. What is missing is told: newer kernels leave programs out.

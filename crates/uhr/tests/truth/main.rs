@@ -25,6 +25,7 @@ mod killed;
 mod languages;
 mod late_names;
 mod major_faults;
+mod mapping_names;
 mod native;
 mod overhead;
 mod replaced;
