@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gimli::UnwindContext;
-use uhr_model::object::{ElfError, ElfFile, Segments};
+use uhr_model::object::{ElfError, ElfFile, Machine, Segments};
 use uhr_model::{Avma, FileOffset, Svma};
 
 use super::row::Row;
@@ -28,6 +28,7 @@ const MAX_CODE: u64 = 256 << 20;
 /// What one ELF file says about unwinding, shared by all processes that map it.
 pub struct UnwindModule {
     id: u32,
+    machine: Machine,
     segments: Segments,
     plt: Vec<Range<u64>>,
     is_go: bool,
@@ -37,6 +38,7 @@ pub struct UnwindModule {
     tables: Tables,
     /// Read when it is first needed, with the tables.
     program: OnceLock<Program>,
+    signal_returns: OnceLock<Vec<Range<u64>>>,
 }
 
 /// Where a program begins.
@@ -72,6 +74,7 @@ impl UnwindModule {
         let this = Self::new(elf, Tables::kept(Sections::read(from, elf)));
         let program = this.find_program(from);
         this.program.get_or_init(|| program);
+        this.signal_returns.get_or_init(|| this.find_signal_returns(from));
         this
     }
 
@@ -80,6 +83,7 @@ impl UnwindModule {
         let plt = elf.sections.iter().filter(|section| section.name.starts_with(".plt"));
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            machine: elf.machine,
             segments: elf.segments.clone(),
             plt: plt
                 .map(|section| section.address.0..section.address.0.saturating_add(section.size))
@@ -93,6 +97,7 @@ impl UnwindModule {
                 .fold(0, u64::saturating_add),
             tables,
             program: OnceLock::new(),
+            signal_returns: OnceLock::new(),
         }
     }
 
@@ -174,21 +179,30 @@ impl UnwindModule {
         self.program().entry.clone()
     }
 
-    /// Where it returns from signal handlers, as far as a libc is in it.
-    pub(super) fn signal_returns(&self) -> Vec<Range<u64>> {
-        let Some(file) = self.tables.file().filter(|_| self.is_on_its_own) else { return Vec::new() };
+    /// Where it returns from signal handlers, as far as a libc is in it, or it is the vDSO.
+    pub(super) fn signal_returns(&self) -> &[Range<u64>] {
+        self.signal_returns
+            .get_or_init(|| self.tables.file().map_or_else(Vec::new, |file| self.find_signal_returns(file)))
+    }
+
+    fn find_signal_returns<B: Bytes + ?Sized>(&self, from: &B) -> Vec<Range<u64>> {
         let mut found = Vec::new();
+        if !self.is_on_its_own {
+            return found;
+        }
         let mut bytes = vec![0; PIECE];
         for segment in self.segments.iter().filter(|segment| segment.executable) {
             let mut at = 0;
             while at < segment.file_size && at < MAX_CODE {
                 let piece = &mut bytes[..(segment.file_size - at).min(PIECE as u64) as usize];
-                if Bytes::read_exact_at(file, segment.offset.0.wrapping_add(at), piece).is_none() {
+                if from.read_exact_at(segment.offset.0.wrapping_add(at), piece).is_none() {
                     break;
                 }
                 let address = segment.address.0.wrapping_add(at);
                 let within = |offset: usize| address.wrapping_add(offset as u64);
-                found.extend(signal_returns(piece).map(|range| within(range.start)..within(range.end)));
+                found.extend(
+                    signal_returns(self.machine, piece).map(|range| within(range.start)..within(range.end)),
+                );
                 at += (PIECE - OVERLAP) as u64;
             }
         }

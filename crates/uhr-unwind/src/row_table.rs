@@ -5,7 +5,9 @@ use std::iter::Peekable;
 use std::ops::Range;
 
 use gimli::UnwindContext;
+use uhr_model::object::Machine;
 
+use super::aarch64;
 use super::code::CodeAround;
 use super::entries::Entries;
 use super::module::UnwindModule;
@@ -21,7 +23,7 @@ impl UnwindModule {
         let sections = self.sections();
         // What is known of some code counts more than what is written of it. A signal handler returns to its code, so no call
         // stands before it: the byte before is looked up.
-        let returns = self.signal_returns().into_iter();
+        let returns = self.signal_returns().iter();
         let returns = returns.map(|code| (code.start.saturating_sub(1)..code.end, SimpleRow::SignalFrame));
         let mut known: Vec<_> = returns.chain([(self.entry_function(), SimpleRow::First)]).collect();
         known.retain(|(code, _)| !code.is_empty());
@@ -105,10 +107,14 @@ fn in_order(sections: [&Entries; 2]) -> impl Iterator<Item = (&Entries, u64, u32
 }
 
 /// Where code that returns from a signal handler stands in these bytes.
-pub(super) fn signal_returns(code: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let forms = CodeAround::SIGNAL_RETURNS;
-    forms.into_iter().flat_map(move |form| {
-        let at = code.windows(form.len()).enumerate().filter(move |(_, bytes)| *bytes == form);
+pub(super) fn signal_returns(machine: Machine, code: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let forms: &[&[u8]] = match machine {
+        Machine::X86_64 => &CodeAround::SIGNAL_RETURNS,
+        Machine::Aarch64 => &[aarch64::SIGNAL_RETURN],
+        Machine::Other => &[],
+    };
+    forms.iter().flat_map(move |form| {
+        let at = code.windows(form.len()).enumerate().filter(move |(_, bytes)| bytes == form);
         at.map(move |(at, _)| at..at + form.len())
     })
 }
