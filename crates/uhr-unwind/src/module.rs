@@ -34,6 +34,8 @@ pub struct UnwindModule {
     is_go: bool,
     /// Whether it needs no other file: a libc, or a program with its own.
     is_on_its_own: bool,
+    /// Whether the address of its entry is where the kernel begins. GNU ld wrote the first function's into libraries too.
+    is_program: bool,
     section_bytes: u64,
     tables: Tables,
     /// Read when it is first needed, with the tables.
@@ -90,6 +92,7 @@ impl UnwindModule {
                 .collect(),
             is_go: [".go.buildinfo", ".note.go.buildid"].iter().any(|name| elf.section(name).is_some()),
             is_on_its_own: elf.needed.is_empty(),
+            is_program: elf.is_program || elf.needed.is_empty(),
             section_bytes: [".eh_frame", ".debug_frame"]
                 .iter()
                 .filter_map(|name| elf.section(name))
@@ -105,7 +108,7 @@ impl UnwindModule {
     fn find_program<B: Bytes + ?Sized>(&self, from: &B) -> Program {
         const E_ENTRY: u64 = 24;
         let mut entry = [0; 8];
-        if from.read_exact_at(E_ENTRY, &mut entry).is_none() {
+        if !self.is_program || from.read_exact_at(E_ENTRY, &mut entry).is_none() {
             return Program::default();
         }
         let entry = u64::from_le_bytes(entry);
