@@ -40,6 +40,10 @@ impl CodeAround {
     /// `mov $15, %rax; syscall`, and the same with `%eax`.
     pub(super) const SIGNAL_RETURNS: [&[u8]; 2] =
         [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+    /// Where `crosscall1` of Go's runtime/cgo calls the function of a thread that C has begun: `call *%rbx`, then everything
+    /// is popped that C wants back. It keeps no frame pointer.
+    pub(super) const GO_THREAD_START: &[u8] =
+        &[0xff, 0xd3, 0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b, 0xc3];
     pub(super) const BEFORE: usize = 17;
     pub(super) const AFTER: usize = 48;
 
@@ -95,6 +99,13 @@ impl CodeAround {
     /// function from. The kernel does not come back from `exit`, so a `hlt` stands behind the `syscall`.
     pub(super) fn ends_the_thread(&self) -> bool {
         self.after().windows(3).take(16).any(|code| code == [0x0f, 0x05, 0xf4])
+    }
+
+    /// Whether the function of a thread of Go returns to here. Beyond lies the same code of C in all of them, which has no
+    /// call frame information where Go's own linker was used.
+    pub(super) fn is_go_thread_start(&self) -> bool {
+        let (call, behind) = Self::GO_THREAD_START.split_at(2);
+        self.before.ends_with(call) && self.after().starts_with(behind)
     }
 
     /// Whether this is where a goroutine's function returns to: one `nop` into Go's `goexit`, before its call.

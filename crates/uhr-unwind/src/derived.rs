@@ -11,7 +11,7 @@ use uhr_model::Avma;
 use super::code::{Call, CodeAround};
 use super::memory::TargetMemory;
 use super::registers::{RBP, RIP, RSP, Registers};
-use super::row::Step;
+use super::row::{Row, Step};
 use super::stack::Miss;
 use super::walk::{Frame, Place, Walk};
 
@@ -78,6 +78,10 @@ impl Walk<'_> {
                 }
                 return Ok(Step::First);
             }
+            let is_go = place.module.is_some_and(|module| module.is_go());
+            if !frame.is_interrupted && is_go && code.is_go_thread_start() {
+                return Ok(Step::First);
+            }
             if let Some(caller) = self.by_epilogue(regs, &code) {
                 return Ok(Step::Caller(caller));
             }
@@ -110,6 +114,17 @@ impl Walk<'_> {
             self.code.0.remove(&regs.ip());
         }
         found
+    }
+
+    /// By a row that says nothing of rbp: this is the function's own where it has set it up, and its caller's otherwise.
+    pub(super) fn by_gos_row(&mut self, regs: &Registers, row: &Row) -> Option<Registers> {
+        let Ok(Step::Caller(stated)) = row.step(regs, &mut self.stack) else { return None };
+        let mut caller = self.caller(regs, stated.ip(), stated.sp())?;
+        let own = stated.sp().checked_sub(16)?;
+        if regs.bp() == Some(own) {
+            caller.set(RBP, self.stack.word(own).ok());
+        }
+        Some(caller)
     }
 
     fn by_epilogue(&mut self, regs: &Registers, code: &CodeAround) -> Option<Registers> {

@@ -26,6 +26,7 @@ mod derived;
 mod entries;
 mod evidence;
 mod frame_pointers;
+mod known_code;
 mod mappings;
 mod memory;
 mod module;

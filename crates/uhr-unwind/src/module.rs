@@ -10,9 +10,11 @@ use gimli::UnwindContext;
 use uhr_model::object::{ElfError, ElfFile, Machine, Segments};
 use uhr_model::{Avma, FileOffset, Svma};
 
+use super::entries::Entries;
+use super::known_code::{Holds, known_code};
 use super::row::Row;
-use super::row_table::signal_returns;
 use super::sections::Bytes;
+use super::simple_row::SimpleRow;
 use super::tables::{Sections, Tables};
 
 /// An entry function without call frame information is taken to be this long at most. Real ones: 16 to 70 bytes.
@@ -40,7 +42,7 @@ pub struct UnwindModule {
     tables: Tables,
     /// Read when it is first needed, with the tables.
     program: OnceLock<Program>,
-    signal_returns: OnceLock<Vec<Range<u64>>>,
+    known_rows: OnceLock<Vec<(Range<u64>, SimpleRow)>>,
 }
 
 /// Where a program begins.
@@ -76,7 +78,7 @@ impl UnwindModule {
         let this = Self::new(elf, Tables::kept(Sections::read(from, elf)));
         let program = this.find_program(from);
         this.program.get_or_init(|| program);
-        this.signal_returns.get_or_init(|| this.find_signal_returns(from));
+        this.known_rows.get_or_init(|| this.find_known_rows(from));
         this
     }
 
@@ -100,7 +102,7 @@ impl UnwindModule {
                 .fold(0, u64::saturating_add),
             tables,
             program: OnceLock::new(),
-            signal_returns: OnceLock::new(),
+            known_rows: OnceLock::new(),
         }
     }
 
@@ -182,15 +184,17 @@ impl UnwindModule {
         self.program().entry.clone()
     }
 
-    /// Where it returns from signal handlers, as far as a libc is in it, or it is the vDSO.
-    pub(super) fn signal_returns(&self) -> &[Range<u64>] {
-        self.signal_returns
-            .get_or_init(|| self.tables.file().map_or_else(Vec::new, |file| self.find_signal_returns(file)))
+    /// Rows of code that is known by its bytes.
+    pub(super) fn known_rows(&self) -> &[(Range<u64>, SimpleRow)] {
+        self.known_rows
+            .get_or_init(|| self.tables.file().map_or_else(Vec::new, |file| self.find_known_rows(file)))
     }
 
-    fn find_signal_returns<B: Bytes + ?Sized>(&self, from: &B) -> Vec<Range<u64>> {
+    fn find_known_rows<B: Bytes + ?Sized>(&self, from: &B) -> Vec<(Range<u64>, SimpleRow)> {
+        let (machine, is_libc) = (self.machine, self.is_on_its_own);
+        let holds = Holds { machine, is_libc, is_cgo: self.is_go && !is_libc };
         let mut found = Vec::new();
-        if !self.is_on_its_own {
+        if !holds.is_libc && !holds.is_cgo {
             return found;
         }
         let mut bytes = vec![0; PIECE];
@@ -202,10 +206,10 @@ impl UnwindModule {
                     break;
                 }
                 let address = segment.address.0.wrapping_add(at);
-                let within = |offset: usize| address.wrapping_add(offset as u64);
-                found.extend(
-                    signal_returns(self.machine, piece).map(|range| within(range.start)..within(range.end)),
-                );
+                found.extend(known_code(holds, piece).map(|(within, row)| {
+                    let [start, end] = [within.start, within.end].map(|at| address.saturating_add_signed(at));
+                    (start..end, row)
+                }));
                 at += (PIECE - OVERLAP) as u64;
             }
         }
@@ -236,7 +240,12 @@ impl UnwindModule {
     /// The row for the code byte at a stated address.
     pub(super) fn row(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Row> {
         let sections = self.tables.get();
-        sections.both().into_iter().find_map(|entries| entries.row(&entries.find(address)?, address, context))
+        let mut row_in = |entries: &Entries| entries.row(&entries.find(address)?, address, context);
+        row_in(&sections.eh_frame).or_else(|| {
+            let mut row = row_in(&sections.debug_frame)?;
+            row.is_of_go = self.is_go;
+            Some(row)
+        })
     }
 }
 

@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
     /// these means did not find; every frame up to there has been pushed.
     pub(super) fn run(&mut self, frame: &mut Frame) -> Result<StackEnding, Miss> {
         loop {
-            let Some(place) = self.place(frame.address().lookup()) else {
+            let Some(place) = self.place(frame) else {
                 self.out.push(frame.address());
                 return Ok(StackEnding::UnknownMapping);
             };
@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
 
     /// One step from a frame, if it can be made. Code that returns from a signal was not called.
     pub(super) fn step_from(&mut self, frame: &Frame) -> Option<Step> {
-        let place = self.place(frame.address().lookup())?;
+        let place = self.place(frame)?;
         let is_entry = place.module.is_some_and(|module| module.is_entry_function(place.stated));
         if is_entry || self.is_signal_frame(frame, &place) {
             return None;
@@ -115,8 +115,18 @@ impl<'a> Walk<'a> {
         self.leave(frame, &place, false).ok()
     }
 
+    /// The code of a frame; `None` outside all known mappings. Go's rows serve in the innermost function, which may have no
+    /// frame pointer at this instruction, and where rbp is not known. Otherwise the frame pointers lead on, also where the
+    /// runtime has gone over to another stack, which no row follows.
+    fn place(&mut self, frame: &Frame) -> Option<Place<'a>> {
+        let mut place = self.place_of(frame.address().lookup())?;
+        let goes_by_bp = !frame.is_interrupted && frame.regs.bp().is_some();
+        place.row = place.row.filter(|row| !(row.is_of_go && goes_by_bp));
+        Some(place)
+    }
+
     /// The code at an address of the process; `None` outside all known mappings.
-    pub(super) fn place(&mut self, address: Avma) -> Option<Place<'a>> {
+    pub(super) fn place_of(&mut self, address: Avma) -> Option<Place<'a>> {
         let mapping = self.mappings.find(address.0)?;
         let module = mapping.module();
         let stated = mapping.stated(address.0);
@@ -136,6 +146,10 @@ impl<'a> Walk<'a> {
 
     fn leave(&mut self, frame: &Frame, place: &Place<'_>, is_signal_frame: bool) -> Result<Step, Miss> {
         match &place.row {
+            Some(row) if row.is_of_go && !is_signal_frame => {
+                let found = self.by_gos_row(&frame.regs, row).map(Step::Caller);
+                found.map_or_else(|| self.derive(frame, place), Ok)
+            }
             Some(row) if row.is_signal_frame == is_signal_frame => row.step(&frame.regs, &mut self.stack),
             _ if is_signal_frame => self.leave_signal_frame(&frame.regs),
             _ => {

@@ -6,7 +6,7 @@ use std::process::Command;
 use uhr_model::{CodeAddress, StackEnding};
 use uhr_unwind::{FramePointers, ProcessMemory, TargetMemory};
 
-use crate::target::{Target, compile};
+use crate::target::{Moment, Target, compile};
 
 fn found(program: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
@@ -131,6 +131,43 @@ fn go_with_and_without_debug_information() {
         let module = target.modules.iter().find(|(path, _)| path.ends_with("/g")).unwrap().1;
         assert_eq!(module.frame_pointers(), FramePointers::Everywhere);
     }
+}
+
+/// Its scheduler runs on a stack of its own, which no row leads out of; threads begin in code of C without any.
+#[test]
+fn go_on_the_stacks_of_its_scheduler_and_of_a_thread_that_c_began() {
+    let Some(go) = found("go") else { return };
+    let source = r#"
+        package main
+        import "C"
+        func main() {
+            there, back := make(chan int), make(chan int)
+            go func() { for x := range there { back <- x } }()
+            for { there <- 1; <-back }
+        }
+    "#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("g.go"), source).unwrap();
+    let mut build = Command::new(&go);
+    build.current_dir(&folder).env("GOCACHE", folder.path().join("cache")).env("GOFLAGS", "-mod=mod");
+    let built = build.env("CGO_ENABLED", "1").args(["build", "-o", "g", "g.go"]).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let program = || {
+        let mut program = Command::new(folder.path().join("g"));
+        let target = Target::run(program.env("GODEBUG", "asyncpreemptoff=1").env("GOMAXPROCS", "1"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        target
+    };
+    let is_in = |moment: &Moment, name: &str| moment.names.iter().any(|found| found.starts_with(name));
+    let moment = program().stop_when(64 << 10, |moment| is_in(moment, "runtime.park_m"));
+    assert_eq!(moment.names.last().unwrap(), "runtime.mcall", "{moment:#?}");
+    assert_eq!(moment.ending, StackEnding::Complete);
+
+    let mut target = program();
+    target.tid = target.other_threads(1)[0];
+    let moment = target.stop_when(64 << 10, |moment| is_in(moment, "runtime.mstart"));
+    assert_eq!(moment.names.last().unwrap(), "crosscall1", "{moment:#?}");
+    assert_eq!(moment.ending, StackEnding::Complete);
 }
 
 #[test]
