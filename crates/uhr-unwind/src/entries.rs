@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! Call frame information of one section, found by address.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use gimli::{
@@ -93,6 +94,15 @@ impl Entries {
             (low, high) = if is_up_to { (middle + 1, high) } else { (low, middle) };
         }
         low
+    }
+
+    /// The addresses around one that no entry covers, up to the entries before and behind it.
+    pub(super) fn gap(&self, address: u64) -> Range<u64> {
+        let index = self.index();
+        let next = index.partition_point(|&(start, _)| start <= address);
+        let end = index.get(next).map_or(u64::MAX, |&(start, _)| start);
+        let before = next.checked_sub(1).and_then(|last| self.at(index[last].1 as usize));
+        before.map_or(0, |entry| entry.end_address().min(address))..end
     }
 
     /// The row of an entry of this section for an address in it. `None` for another processor than x86-64, too.

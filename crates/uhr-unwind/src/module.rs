@@ -227,6 +227,12 @@ impl UnwindModule {
         sections.both().into_iter().find_map(|entries| Some(entries.find(address)?.initial_address()))
     }
 
+    /// The addresses around a stated one that no call frame information covers.
+    pub(super) fn gap(&self, address: u64) -> Range<u64> {
+        let [one, other] = self.tables.get().both().map(|entries| entries.gap(address));
+        one.start.max(other.start)..one.end.min(other.end)
+    }
+
     /// Its call frame information.
     pub(super) fn sections(&self) -> Arc<Sections> {
         self.tables.get()

@@ -173,6 +173,7 @@ impl<'a> Walk<'a> {
             Ok(Step::First) | Err(Miss::AboveCopy | Miss::Unreadable) => return,
             Err(Miss::UnknownRegister | Miss::BadRule) => false,
         };
-        self.evidence.see(place.module.map(|module| module.id()), agrees);
+        let gap = place.module.map_or(0..u64::MAX, |module| module.gap(place.stated));
+        self.evidence.see(place.module.map(|module| module.id()), gap, agrees);
     }
 }
