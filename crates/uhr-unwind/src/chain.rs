@@ -99,7 +99,7 @@ impl Walk<'_> {
         })
     }
 
-    fn is_in_main(&mut self, address: CodeAddress<Avma>) -> bool {
+    pub(super) fn is_in_main(&mut self, address: CodeAddress<Avma>) -> bool {
         self.place_of(address.lookup())
             .is_some_and(|place| place.module.is_some_and(|module| module.is_main(place.stated)))
     }

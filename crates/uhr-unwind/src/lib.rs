@@ -25,6 +25,7 @@ mod code;
 mod derived;
 mod entries;
 mod evidence;
+mod exits;
 mod frame_pointers;
 mod known_code;
 mod mappings;

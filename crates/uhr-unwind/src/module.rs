@@ -129,8 +129,9 @@ impl UnwindModule {
                 sections.eh_frame.start_above(entry).map_or(end, |next| next.min(end))
             }
         };
-        let mut code = [0; 64];
-        let length = (end - entry).min(64) as usize;
+        // musl's goes on in a function of C behind it, which is aligned.
+        let mut code = [0; 96];
+        let length = (end - entry).min(code.len() as u64) as usize;
         let is_read = from.read_exact_at(offset, &mut code[..length]).is_some();
         let main = is_read.then(|| main_of_entry(&code[..length], entry)).flatten();
         Program { entry: entry..end, main }

@@ -111,6 +111,7 @@ impl ProcessUnwinder {
     ) -> Walk<'a> {
         let begin = out.len();
         let Self { mappings, code, evidence } = self;
+        code.begin_walk();
         Walk { mappings, code, evidence, memory, stack, cache, begin, out }
     }
 }

@@ -86,6 +86,9 @@ impl<'a> Walk<'a> {
             if place.module.is_some_and(|module| module.is_entry_function(place.stated)) {
                 return Ok(StackEnding::Complete);
             }
+            if place.row.is_none() && self.has_called_main() {
+                return Ok(StackEnding::Complete);
+            }
             let caller = match self.leave(frame, &place, is_signal_frame)? {
                 Step::Caller(caller) => caller,
                 Step::First => return Ok(StackEnding::Complete),
@@ -102,6 +105,15 @@ impl<'a> Walk<'a> {
                 && self.mappings.find(caller.ip()).is_some()
                 && !self.is_return_address(caller.ip());
             *frame = Frame { regs: caller, is_interrupted: is_signal_frame, is_continuation };
+        }
+    }
+
+    /// Whether the outermost frame so far is that of main's caller. Where no row covers that (musl's is built without), and it
+    /// ends the program without returning, nothing says how large it is; what lies beyond is the same in every stack.
+    fn has_called_main(&mut self) -> bool {
+        match self.out[self.begin..] {
+            [.., callee, _] => self.is_in_main(callee),
+            _ => false,
         }
     }
 
@@ -163,12 +175,16 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether a frame pointer leads to this caller.
+    fn leads_to(&mut self, bp: Option<u64>, caller: &Registers) -> bool {
+        let Some(bp) = bp else { return false };
+        self.stack.word(bp.wrapping_add(8)) == Ok(caller.ip()) && self.stack.word(bp).ok() == caller.bp()
+    }
+
     /// Notes whether the frame pointer led out of a frame the same way.
     fn bear_witness(&mut self, frame: &Frame, place: &Place<'_>, left: &Result<Step, Miss>) {
         let agrees = match left {
-            Ok(Step::Caller(caller)) => {
-                frame.regs.bp().and_then(|bp| bp.checked_add(16)) == Some(caller.sp())
-            }
+            Ok(Step::Caller(caller)) => self.leads_to(frame.regs.bp(), caller),
             // These say nothing about the code.
             Ok(Step::First) | Err(Miss::AboveCopy | Miss::Unreadable) => return,
             Err(Miss::UnknownRegister | Miss::BadRule) => false,
