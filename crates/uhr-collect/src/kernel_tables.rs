@@ -179,7 +179,7 @@ impl KernelTables {
             files.extend(module.map(|module| module.id()));
             let root = module.and_then(|module| unwinder.goroutine_root(module)).map(|address| address.0);
             let with_frames = match module {
-                Some(module) if module.is_go() => Vec::from([0..u64::MAX]),
+                Some(module) if module.is_go() => std::iter::once(0..u64::MAX).collect(),
                 _ => unwinder.keeps_frame_pointers(module.map(|module| &**module)),
             };
             let in_process = |stated: u64| stated.saturating_add(bias);

@@ -2,7 +2,8 @@
 //! Frames of code that no call frame information covers: generated code, assembler, files that were stripped of it.
 //!
 //! Tried in this order: what the code does to the stack pointer on its way out ([`super::exits`]); a prologue; the return
-//! address on top of the stack, of a function that has pushed nothing; the frame pointer. What is found counts only if it can be a return address: it lies in executable memory, behind a call.
+//! address on top of the stack, of a function that has pushed nothing; the frame pointer. What is found counts only if it
+//! can be a return address: it lies in executable memory, behind a call.
 
 use std::sync::Arc;
 
@@ -112,6 +113,7 @@ impl Walk<'_> {
     /// The caller of a frame without call frame information.
     pub(super) fn derive(&mut self, frame: &Frame, place: &Place<'_>) -> Result<Step, Miss> {
         let regs = &frame.regs;
+        let mut is_above_copy = false;
         let code = self.code_around(regs.ip());
         if let Some(code) = code {
             if !frame.is_interrupted && (code.ends_the_thread() || code.is_goroutine_exit()) {
@@ -125,10 +127,11 @@ impl Walk<'_> {
                 return Ok(Step::First);
             }
             // Behind the innermost function Go's frame pointers are there.
-            if (frame.is_interrupted || !is_go)
-                && let Some(caller) = self.by_exit(regs)
-            {
-                return Ok(Step::Caller(caller));
+            if frame.is_interrupted || !is_go {
+                match self.by_exit(regs) {
+                    Ok(caller) => return Ok(Step::Caller(caller)),
+                    Err(miss) => is_above_copy = miss == Miss::AboveCopy,
+                }
             }
             if frame.is_interrupted
                 && let Some(pushed) = code.in_prologue()
@@ -154,7 +157,7 @@ impl Walk<'_> {
         } else {
             let found = self.by_frame_pointer(regs, place);
             let found = found.or_else(|miss| by_stack_pointer(self).ok_or(miss));
-            found.or_else(|miss| self.by_exit(regs).map(Step::Caller).ok_or(miss))
+            found.or_else(|miss| self.by_exit(regs).map(Step::Caller).map_err(|_| miss))
         };
         let found = found.or_else(|miss| self.by_thread_end(regs).map(Step::Caller).ok_or(miss));
         if found.is_err()
@@ -162,7 +165,7 @@ impl Walk<'_> {
         {
             self.code.check(memory, regs.ip());
         }
-        found
+        found.map_err(|miss| if is_above_copy { Miss::AboveCopy } else { miss })
     }
 
     /// By a row that says nothing of rbp: this is the function's own where it has set it up, and its caller's otherwise.
@@ -178,21 +181,33 @@ impl Walk<'_> {
 
     /// By how the function is left from here on. A call that does not return leads to exits of another function: what they
     /// lead to must be a return address.
-    fn by_exit(&mut self, regs: &Registers) -> Option<Registers> {
-        let exits = self.code.exits(self.memory?, regs.ip());
-        exits.iter().find_map(|exit| {
-            let base = if exit.from_bp { regs.bp()? } else { regs.sp() };
-            let at = base.checked_add_signed(exit.return_address).filter(|&at| at >= regs.sp())?;
-            let return_address = self.stack.word(at).ok()?;
-            let mut caller = self.caller(regs, return_address, at.checked_add(8 + exit.released)?)?;
-            if exit.loses_bp {
-                caller.set(RBP, None);
+    fn by_exit(&mut self, regs: &Registers) -> Result<Registers, Miss> {
+        let Some(memory) = self.memory else { return Err(Miss::BadRule) };
+        let exits = self.code.exits(memory, regs.ip());
+        let mut missed = Miss::BadRule;
+        for exit in exits.iter() {
+            match self.caller_behind(exit, regs) {
+                Ok(caller) => return Ok(caller),
+                Err(Miss::AboveCopy) => missed = Miss::AboveCopy,
+                Err(_) => {}
             }
-            for (register, offset) in exit.popped.into_iter().flatten() {
-                caller.set(register, self.stack.word(base.wrapping_add_signed(offset)).ok());
-            }
-            Some(caller)
-        })
+        }
+        Err(missed)
+    }
+
+    fn caller_behind(&mut self, exit: &Exit, regs: &Registers) -> Result<Registers, Miss> {
+        let base = if exit.from_bp { regs.bp().ok_or(Miss::UnknownRegister)? } else { regs.sp() };
+        let at = base.checked_add_signed(exit.return_address).filter(|&at| at >= regs.sp());
+        let at = at.ok_or(Miss::BadRule)?;
+        let return_address = self.stack.word(at)?;
+        let mut caller = self.caller(regs, return_address, at.wrapping_add(8)).ok_or(Miss::BadRule)?;
+        if exit.loses_bp {
+            caller.set(RBP, None);
+        }
+        for (register, offset) in exit.popped.into_iter().flatten() {
+            caller.set(register, self.stack.word(base.wrapping_add_signed(offset)).ok());
+        }
+        Ok(caller)
     }
 
     /// The function that musl's `clone` runs never returns, so its code does not say how large its frame is. But right above

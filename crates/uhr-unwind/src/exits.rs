@@ -27,8 +27,6 @@ pub(super) struct Exit {
     pub(super) return_address: i64,
     /// Whether it counts from rbp.
     pub(super) from_bp: bool,
-    /// What the function takes off the stack behind it: its arguments.
-    pub(super) released: u64,
     /// Whether rbp is then another than now, and not popped.
     pub(super) loses_bp: bool,
     /// Registers that are popped on the way, under their DWARF numbers, and where.
@@ -192,16 +190,12 @@ impl Way {
         register != Register::RSP && self.set_sp(at.checked_add(8))
     }
 
-    /// Ends at a `ret`.
+    /// Ends at a `ret`. One that takes arguments off the stack too is V8's, whose code keeps frame pointers.
     fn end(self, instruction: &Instruction) -> Option<Exit> {
-        let has_immediate = instruction.op_count() == 1;
-        Some(Exit {
-            released: if has_immediate { instruction.immediate(0) & 0xffff } else { 0 },
-            loses_bp: matches!(self.bp, Bp::Unknown | Bp::AboveSp(_)),
-            ..self.exit
-        })
+        let exit = Exit { loses_bp: matches!(self.bp, Bp::Unknown | Bp::AboveSp(_)), ..self.exit };
         // A frame does not shrink below the stack pointer.
-        .filter(|exit| exit.from_bp || exit.return_address >= 0)
+        let is_whole = exit.from_bp || exit.return_address >= 0;
+        (is_whole && instruction.op_count() == 0).then_some(exit)
     }
 }
 
@@ -246,9 +240,9 @@ mod tests {
         // leave; ret
         let leave = of(&[0xc9, 0xc3])[0];
         assert_eq!((leave.return_address, leave.from_bp, leave.popped[0]), (8, true, Some((6, 0))));
-        // push %rbp; mov %rsp,%rbp; sub $32,%rsp; leave; ret 16
-        let whole = of(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0xc9, 0xc2, 0x10, 0x00]);
-        assert_eq!(whole, [Exit { released: 16, ..Exit::default() }]);
+        // push %rbp; mov %rsp,%rbp; sub $32,%rsp; leave; ret
+        let whole = of(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0xc9, 0xc3]);
+        assert_eq!(whole, [Exit::default()]);
     }
 
     #[test]
@@ -260,6 +254,7 @@ mod tests {
         );
         assert_eq!(of(&[0x48, 0x29, 0xc4, 0xc3]), [], "by a register"); // sub %rax,%rsp; ret
         assert_eq!(of(&[0xff, 0xe0]), [], "through a register"); // jmp *%rax
+        assert_eq!(of(&[0xc2, 0x10, 0x00]), [], "with arguments"); // ret 16
         assert_eq!(of(&[0xeb, 0xfe]), [], "round and round"); // jmp .
         assert_eq!(of(&[0x5b, 0xe8]), [], "cut");
         assert_eq!(of(&[0x58; 2000]), [], "too long");
