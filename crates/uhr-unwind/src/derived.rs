@@ -126,9 +126,11 @@ impl Walk<'_> {
             if !frame.is_interrupted && is_go && code.is_go_thread_start() {
                 return Ok(Step::First);
             }
-            // Behind the innermost function Go's frame pointers are there.
-            if frame.is_interrupted || !is_go {
-                match self.by_exit(regs) {
+            // Where frame pointers are kept, they are surer than a way through branches, but for a function that is leaving.
+            let file = place.module.map(|module| module.id());
+            let has_frames = is_go || self.evidence.keeps_frame_pointer_at(file, place.stated);
+            if frame.is_interrupted || !has_frames {
+                match self.by_exit(regs, has_frames) {
                     Ok(caller) => return Ok(Step::Caller(caller)),
                     Err(miss) => is_above_copy = miss == Miss::AboveCopy,
                 }
@@ -157,7 +159,7 @@ impl Walk<'_> {
         } else {
             let found = self.by_frame_pointer(regs, place);
             let found = found.or_else(|miss| by_stack_pointer(self).ok_or(miss));
-            found.or_else(|miss| self.by_exit(regs).map(Step::Caller).map_err(|_| miss))
+            found.or_else(|miss| self.by_exit(regs, false).map(Step::Caller).map_err(|_| miss))
         };
         let found = found.or_else(|miss| self.by_thread_end(regs).map(Step::Caller).ok_or(miss));
         if found.is_err()
@@ -181,11 +183,11 @@ impl Walk<'_> {
 
     /// By how the function is left from here on. A call that does not return leads to exits of another function: what they
     /// lead to must be a return address.
-    fn by_exit(&mut self, regs: &Registers) -> Result<Registers, Miss> {
+    fn by_exit(&mut self, regs: &Registers, only_straight: bool) -> Result<Registers, Miss> {
         let Some(memory) = self.memory else { return Err(Miss::BadRule) };
         let exits = self.code.exits(memory, regs.ip());
         let mut missed = Miss::BadRule;
-        for exit in exits.iter() {
+        for exit in exits.iter().filter(|exit| exit.is_straight || !only_straight) {
             match self.caller_behind(exit, regs) {
                 Ok(caller) => return Ok(caller),
                 Err(Miss::AboveCopy) => missed = Miss::AboveCopy,

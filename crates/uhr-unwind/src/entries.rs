@@ -101,7 +101,7 @@ impl Entries {
         let index = self.index();
         let next = index.partition_point(|&(start, _)| start <= address);
         let end = index.get(next).map_or(u64::MAX, |&(start, _)| start);
-        let before = next.checked_sub(1).and_then(|last| self.at(index[last].1 as usize));
+        let before = next.checked_sub(1).and_then(|last| self.at(index[last].1));
         before.map_or(0, |entry| entry.end_address().min(address))..end
     }
 

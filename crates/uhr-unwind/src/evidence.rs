@@ -71,6 +71,12 @@ impl Evidence {
         gaps.filter(|(_, frames)| frames.keeps()).map(|((_, start), frames)| *start..frames.end).collect()
     }
 
+    /// Whether the code at an address that lies in a gap keeps them.
+    pub(super) fn keeps_frame_pointer_at(&self, file: Option<u32>, address: u64) -> bool {
+        let gap = self.by_gap.range((file, 0)..=(file, address)).next_back();
+        gap.is_some_and(|(_, frames)| frames.keeps() && address < frames.end)
+    }
+
     /// Whether that has changed since this was last asked.
     pub(super) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)

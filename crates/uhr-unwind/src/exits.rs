@@ -29,6 +29,8 @@ pub(super) struct Exit {
     pub(super) from_bp: bool,
     /// Whether rbp is then another than now, and not popped.
     pub(super) loses_bp: bool,
+    /// Whether nothing but this can happen from here on: no branch, no call.
+    pub(super) is_straight: bool,
     /// Registers that are popped on the way, under their DWARF numbers, and where.
     pub(super) popped: [Option<(u8, i64)>; 6],
 }
@@ -60,7 +62,8 @@ pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
     let mut found: Vec<Exit> = Vec::new();
     let (mut seen, mut infos) = (FxHashSet::default(), InstructionInfoFactory::new());
     let (mut bytes, mut from, mut length, mut reads) = ([0; WINDOW], 0, 0, 0);
-    let mut ways = vec![Way { at: start, bp: Bp::Same, exit: Exit::default() }];
+    let nothing_done = Exit { is_straight: true, ..Exit::default() };
+    let mut ways = vec![Way { at: start, bp: Bp::Same, exit: nothing_done }];
     while let Some(mut way) = ways.pop() {
         if !seen.insert(way.at) || seen.len() > MAX_INSTRUCTIONS {
             continue;
@@ -79,6 +82,7 @@ pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
             continue;
         }
         way.at = instruction.next_ip();
+        way.exit.is_straight &= matches!(instruction.flow_control(), FlowControl::Next | FlowControl::Return);
         match instruction.flow_control() {
             FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => ways.push(way),
             FlowControl::UnconditionalBranch => {
@@ -89,7 +93,7 @@ pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
                 ways.push(way);
             }
             FlowControl::Return => {
-                if let Some(exit) = way.end(&instruction)
+                if let Some(exit) = way.end()
                     && !found.contains(&exit)
                 {
                     found.push(exit);
@@ -165,7 +169,8 @@ impl Way {
         match self.bp {
             Bp::Same => {
                 // What was popped before counts from the stack pointer, which is no longer known from rbp.
-                self.exit = Exit { from_bp: true, return_address: distance, ..Exit::default() };
+                let is_straight = self.exit.is_straight;
+                self.exit = Exit { from_bp: true, return_address: distance, is_straight, ..Exit::default() };
                 true
             }
             Bp::AboveSp(at) => self.set_sp(at.checked_add(distance)),
@@ -190,12 +195,12 @@ impl Way {
         register != Register::RSP && self.set_sp(at.checked_add(8))
     }
 
-    /// Ends at a `ret`. One that takes arguments off the stack too is V8's, whose code keeps frame pointers.
-    fn end(self, instruction: &Instruction) -> Option<Exit> {
+    /// Ends at a `ret`. What that takes off the stack besides is not followed: only V8's code does it, which keeps frame
+    /// pointers.
+    fn end(self) -> Option<Exit> {
         let exit = Exit { loses_bp: matches!(self.bp, Bp::Unknown | Bp::AboveSp(_)), ..self.exit };
         // A frame does not shrink below the stack pointer.
-        let is_whole = exit.from_bp || exit.return_address >= 0;
-        (is_whole && instruction.op_count() == 0).then_some(exit)
+        (exit.from_bp || exit.return_address >= 0).then_some(exit)
     }
 }
 
@@ -228,7 +233,9 @@ mod tests {
     #[test]
     fn straight_ways_out() {
         let cpython = Exit { return_address: 8, ..Exit::default() };
-        assert_eq!(of(&[0x48, 0x83, 0xc4, 0x08, 0xc3]), [cpython]);
+        let straight = |exit: Exit| Exit { is_straight: true, ..exit };
+        assert_eq!(of(&[0x48, 0x83, 0xc4, 0x08, 0xc3]), [straight(cpython)]);
+        assert_eq!(of(&[0xc2, 0x10, 0x00]), [straight(Exit::default())]); // ret 16
         // The same trampoline at its call: `call *%rcx; add $8,%rsp; ret`, and at its first instruction.
         let at_call = [0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3];
         assert_eq!(of(&at_call), [cpython]);
@@ -242,7 +249,7 @@ mod tests {
         assert_eq!((leave.return_address, leave.from_bp, leave.popped[0]), (8, true, Some((6, 0))));
         // push %rbp; mov %rsp,%rbp; sub $32,%rsp; leave; ret
         let whole = of(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0xc9, 0xc3]);
-        assert_eq!(whole, [Exit::default()]);
+        assert_eq!(whole, [straight(Exit::default())]);
     }
 
     #[test]
@@ -254,7 +261,6 @@ mod tests {
         );
         assert_eq!(of(&[0x48, 0x29, 0xc4, 0xc3]), [], "by a register"); // sub %rax,%rsp; ret
         assert_eq!(of(&[0xff, 0xe0]), [], "through a register"); // jmp *%rax
-        assert_eq!(of(&[0xc2, 0x10, 0x00]), [], "with arguments"); // ret 16
         assert_eq!(of(&[0xeb, 0xfe]), [], "round and round"); // jmp .
         assert_eq!(of(&[0x5b, 0xe8]), [], "cut");
         assert_eq!(of(&[0x58; 2000]), [], "too long");
@@ -269,6 +275,6 @@ mod tests {
         // xor %ebp,%ebp; ret
         assert!(of(&[0x31, 0xed, 0xc3])[0].loses_bp);
         // push %rbp; xor %ebp,%ebp; pop %rbp; ret
-        assert_eq!(of(&[0x55, 0x31, 0xed, 0x5d, 0xc3]), [Exit::default()]);
+        assert_eq!(of(&[0x55, 0x31, 0xed, 0x5d, 0xc3]), [Exit { is_straight: true, ..Exit::default() }]);
     }
 }
