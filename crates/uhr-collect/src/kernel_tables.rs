@@ -5,12 +5,13 @@
 //! stacks, and user space walks. Rows are not kept on disk: to read and check them there would take longer.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use uhr_ebpf::{Code, PackedRows, TableId, Tables, WalkBy};
-use uhr_unwind::{ProcessUnwinder, UnwindModule};
+use uhr_unwind::{CodeMapping, ProcessUnwinder, UnwindModule};
 
 use crate::perf::BeforeOthers;
 use crate::tasks::Tasks;
@@ -173,26 +174,26 @@ impl KernelTables {
 
     fn write(&mut self, pid: u32, unwinder: &ProcessUnwinder, as_of_ns: u64) {
         let mut files = Vec::new();
-        let codes: Vec<Code> = unwinder
-            .code()
-            .map(|mapping| {
-                files.extend(mapping.module.map(|module| module.id()));
-                let has_frames = unwinder.keeps_frame_pointers(mapping.module.map(|module| &**module));
-                let by = match mapping.module {
-                    Some(module) => self.walk_by(module, has_frames || module.is_go(), pid),
+        let mut codes = Vec::new();
+        for CodeMapping { range, bias, module } in unwinder.code() {
+            files.extend(module.map(|module| module.id()));
+            let root = module.and_then(|module| unwinder.goroutine_root(module)).map(|address| address.0);
+            let with_frames = match module {
+                Some(module) if module.is_go() => std::iter::once(0..u64::MAX).collect(),
+                _ => unwinder.keeps_frame_pointers(module.map(|module| &**module)),
+            };
+            let in_process = |stated: u64| stated.saturating_add(bias);
+            let with_frames = with_frames.iter().map(|gap| in_process(gap.start)..in_process(gap.end));
+            for (range, has_frames) in pieces(range.start.0..range.end.0, with_frames) {
+                let by = match module {
+                    Some(module) => self.walk_by(module, has_frames, pid),
                     None if has_frames => WalkBy::FramePointers,
                     // The unwinder reads its instructions.
                     None => WalkBy::ReadingCode,
                 };
-                let root = mapping.module.and_then(|module| unwinder.goroutine_root(module));
-                Code {
-                    range: mapping.range.start.0..mapping.range.end.0,
-                    bias: mapping.bias,
-                    by,
-                    root: root.map(|address| address.0),
-                }
-            })
-            .collect();
+                codes.push(Code { range, bias, by, root });
+            }
+        }
         let is_there = |file: &u32| matches!(self.files.get(file), Some(Rows::There(_)));
         let files = files.into_iter().filter(is_there).collect();
         let known = self.taken_in.entry(pid).or_default();
@@ -226,6 +227,23 @@ impl KernelTables {
     }
 }
 
+/// The pieces of a mapping that lie in some ranges, which are sorted and do not overlap, and those that do not.
+fn pieces(
+    mapping: Range<u64>,
+    ranges: impl Iterator<Item = Range<u64>>,
+) -> impl Iterator<Item = (Range<u64>, bool)> {
+    let (mut at, mut pieces) = (mapping.start, Vec::new());
+    for range in ranges {
+        let range = range.start.max(at)..range.end.min(mapping.end);
+        if !range.is_empty() {
+            pieces.extend([(at..range.start, false), (range.clone(), true)]);
+            at = range.end;
+        }
+    }
+    pieces.push((at..mapping.end, false));
+    pieces.into_iter().filter(|(range, _)| !range.is_empty())
+}
+
 /// Compiles rows as long as files come. Small files first: a large one must not keep many waiting.
 fn compile(requested: &Receiver<Arc<UnwindModule>>, done: &Sender<(u32, PackedRows)>) {
     // Meanwhile the stacks of running programs are copied.
@@ -245,5 +263,22 @@ fn compile(requested: &Receiver<Arc<UnwindModule>>, done: &Sender<(u32, PackedRo
         if done.send((module.id(), rows)).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_in_pieces() {
+        let cut = |ranges: &[Range<u64>]| pieces(100..200, ranges.iter().cloned()).collect::<Vec<_>>();
+        assert_eq!(cut(&[]), [(100..200, false)]);
+        assert_eq!(cut(&[0..50, 250..300]), [(100..200, false)]);
+        assert_eq!(cut(&[0..50, 60..u64::MAX]), [(100..200, true)]);
+        assert_eq!(
+            cut(&[50..110, 120..130, 190..250]),
+            [(100..110, true), (110..120, false), (120..130, true), (130..190, false), (190..200, true)]
+        );
     }
 }

@@ -250,6 +250,13 @@ enum uhr_row {
     UHR_ROW_SIGNAL = 5,  /* a signal's frame */
     UHR_ROW_FIRST = 6,   /* nobody called this */
     UHR_ROW_COMPLEX = 7,
+    /* Rows of aarch64 code, which no program here walks by yet. The form has these bits; 24 to 43 say how far above sp the
+       CFA is, 44 to 63 how far below it the return address is saved, or else x29; both unsigned, in words of 8 bytes. */
+    UHR_ROW_A64 = 8,
+    UHR_ROW_A64_FROM_FP = 16,        /* the CFA is above x29 */
+    UHR_ROW_A64_RETURN_ADDRESS = 32, /* is saved; otherwise it is in x30 */
+    UHR_ROW_A64_FP = 64,             /* x29 is saved: in the word below the return address, where that is saved too */
+    UHR_ROW_A64_SIGNED = 128,        /* pointer authentication: the return address has more than address bits */
 };
 #define UHR_BP_NOWHERE (-32768)
 

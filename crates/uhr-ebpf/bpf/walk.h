@@ -61,6 +61,8 @@ static __always_inline long leave_by_bp(struct draft *draft, struct task_struct 
     push_frame(draft);
     if (walk->count == 1) walk->leaf_by_bp = 1;
     if (walk->ip == walk->code.root) return end_walk(walk, UHR_FIRST);
+    /* Go ends the chain where its scheduler leaves a goroutine's stack for good. */
+    if (!at && walk->code.root) return end_walk(walk, UHR_FIRST);
     /* Go's runtime goes over to another stack, which may lie below, and leaves the chain of frame pointers whole. */
     if (at < walk->sp && (!walk->code.root || walk->switches++ >= 4)) return end_walk(walk, UHR_GENERATED);
     if (walk->is_bp_lost || !read_word(draft, other, at, &walk->bp) || !read_word(draft, other, at + 8, &walk->ip) ||

@@ -74,7 +74,7 @@ impl ProcessUnwinder {
 impl Walk<'_> {
     /// The nearest place above a frame that looks like what `call` and `push %rbp` leave behind.
     fn search_caller(&mut self, frame: &Frame) -> Option<Registers> {
-        let place = self.place(frame.address().lookup())?;
+        let place = self.place_of(frame.address().lookup())?;
         let function = place.row.as_ref().map(|row| row.function_start);
         let in_process = function.map(|start| frame.address().lookup().0.wrapping_sub(place.stated - start));
         let is_main = place.module.is_some_and(|module| module.is_main(place.stated));

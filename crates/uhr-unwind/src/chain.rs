@@ -82,7 +82,7 @@ impl Walk<'_> {
     }
 
     fn is_first_function(&mut self, address: CodeAddress<Avma>) -> bool {
-        let Some(place) = self.place(address.lookup()) else { return false };
+        let Some(place) = self.place_of(address.lookup()) else { return false };
         if let Some(row) = &place.row
             && row.ends_the_stack()
         {
@@ -94,12 +94,13 @@ impl Walk<'_> {
         let CodeAddress::Return(Avma(address)) = address else { return false };
         let is_go = place.module.is_some_and(|module| module.is_go());
         self.code_around(address).is_some_and(|code| {
-            code.call_before(address) == Some(Call::ThreadStart) || (is_go && code.is_goroutine_exit())
+            code.call_before(address) == Some(Call::ThreadStart)
+                || (is_go && (code.is_goroutine_exit() || code.is_go_thread_start()))
         })
     }
 
-    fn is_in_main(&mut self, address: CodeAddress<Avma>) -> bool {
-        self.place(address.lookup())
+    pub(super) fn is_in_main(&mut self, address: CodeAddress<Avma>) -> bool {
+        self.place_of(address.lookup())
             .is_some_and(|place| place.module.is_some_and(|module| module.is_main(place.stated)))
     }
 }

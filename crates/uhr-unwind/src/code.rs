@@ -1,11 +1,9 @@
 #![forbid(unsafe_code)]
-//! The few x86-64 instructions that say how a frame ends: what stands before a return address, and what is left of a
-//! function from an address on. Nothing else is decoded; what is not recognised is no answer.
-
-use super::registers::RBP;
+//! The few x86-64 instructions that say what a place in code is: what stands before a return address, and what begins at
+//! it. What is not recognised is no answer.
 
 /// Bytes before and from an address on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CodeAround {
     before: [u8; Self::BEFORE],
     after: [u8; Self::AFTER],
@@ -24,22 +22,14 @@ pub(super) enum Call {
     ThreadStart,
 }
 
-/// The rest of a function from an address on, without branches, up to where it returns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Epilogue {
-    /// Where, counted from the stack pointer (or from rbp, after a `leave`), the return address is. Negative only while
-    /// it is being worked out.
-    pub(super) return_address: i64,
-    /// Whether it counts from rbp.
-    pub(super) from_bp: bool,
-    /// Registers that it pops on the way, and where.
-    pub(super) popped: [Option<(u8, i64)>; 8],
-}
-
 impl CodeAround {
     /// `mov $15, %rax; syscall`, and the same with `%eax`.
     pub(super) const SIGNAL_RETURNS: [&[u8]; 2] =
         [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+    /// Where `crosscall1` of Go's runtime/cgo calls the function of a thread that C has begun: `call *%rbx`, then everything
+    /// is popped that C wants back. It keeps no frame pointer.
+    pub(super) const GO_THREAD_START: &[u8] =
+        &[0xff, 0xd3, 0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b, 0xc3];
     pub(super) const BEFORE: usize = 17;
     pub(super) const AFTER: usize = 48;
 
@@ -97,6 +87,13 @@ impl CodeAround {
         self.after().windows(3).take(16).any(|code| code == [0x0f, 0x05, 0xf4])
     }
 
+    /// Whether the function of a thread of Go returns to here. Beyond lies the same code of C in all of them, which has no
+    /// call frame information where Go's own linker was used.
+    pub(super) fn is_go_thread_start(&self) -> bool {
+        let (call, behind) = Self::GO_THREAD_START.split_at(2);
+        self.before.ends_with(call) && self.after().starts_with(behind)
+    }
+
     /// Whether this is where a goroutine's function returns to: one `nop` into Go's `goexit`, before its call.
     pub(super) fn is_goroutine_exit(&self) -> bool {
         self.before[Self::BEFORE - 1] == 0x90 && matches!(self.after(), [0xe8, _, _, _, _, 0x90, ..])
@@ -114,62 +111,6 @@ impl CodeAround {
             return Some(0);
         }
         (self.before[Self::BEFORE - 1] == 0x55 && is_mov(after)).then_some(8)
-    }
-
-    /// What is left of the function, if that is nothing but leaving it.
-    pub(super) fn epilogue(&self) -> Option<Epilogue> {
-        let mut left = Epilogue::default();
-        let mut code = self.after();
-        loop {
-            code = match code {
-                [0xc3, ..] | [0xf3 | 0xf2, 0xc3, ..] => return (left.return_address >= 0).then_some(left),
-                // A frame is set up and a function called before: the whole of a trampoline. A call through a register
-                // leaves the stack pointer, and what the callee must keep, as they were.
-                [0x48, 0x83, 0xec, immediate, rest @ ..] if *immediate < 0x80 => {
-                    left.return_address -= i64::from(*immediate);
-                    rest
-                }
-                [0xff, 0xd0..=0xd7, rest @ ..] => rest,
-                [0x48, 0x83, 0xc4, immediate, rest @ ..] if *immediate < 0x80 => {
-                    left.return_address += i64::from(*immediate);
-                    rest
-                }
-                [0x48, 0x81, 0xc4, a, b, c, d, rest @ ..] if *d < 0x80 => {
-                    left.return_address += i64::from(u32::from_le_bytes([*a, *b, *c, *d]));
-                    rest
-                }
-                // leave: the stack pointer becomes rbp, then rbp is popped.
-                [0xc9, rest @ ..] if left == Epilogue::default() => {
-                    left.from_bp = true;
-                    left.pop(RBP)?;
-                    rest
-                }
-                [0x41, pop @ 0x58..=0x5f, rest @ ..] => {
-                    left.pop(8 + (pop - 0x58))?;
-                    rest
-                }
-                [pop @ (0x58..=0x5b | 0x5d..=0x5f), rest @ ..] => {
-                    left.pop(DWARF_NUMBERS[usize::from(pop - 0x58)])?;
-                    rest
-                }
-                _ => return None,
-            };
-        }
-    }
-}
-
-/// DWARF's numbers of rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, in the order of the instruction set.
-const DWARF_NUMBERS: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
-
-impl Epilogue {
-    fn pop(&mut self, register: u8) -> Option<()> {
-        // What is not on the stack yet cannot be popped to somebody else's register.
-        if self.return_address < 0 {
-            return None;
-        }
-        *self.popped.iter_mut().find(|slot| slot.is_none())? = Some((register, self.return_address));
-        self.return_address += 8;
-        Some(())
     }
 }
 
@@ -217,30 +158,6 @@ mod tests {
         assert_eq!(before(&[&load[..], &[0xff, 0x90, 0x48, 6, 0, 0]].concat()), Some(Call::Indirect));
         assert_eq!(before(&[0xff, 0xe0]), None); // jmp *%rax
         assert_eq!(before(&[0x90]), None);
-    }
-
-    #[test]
-    fn epilogues() {
-        let after = |bytes: &[u8]| around(&[], bytes).epilogue();
-        let cpython = after(&[0x48, 0x83, 0xc4, 0x08, 0xc3]).unwrap();
-        assert_eq!((cpython.return_address, cpython.from_bp, cpython.popped[0]), (8, false, None));
-        // The same trampoline at its call: `call *%rcx; add $8,%rsp; ret`, and at its first instruction.
-        let at_call = [0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3];
-        assert_eq!(after(&at_call), Some(cpython));
-        let at_start = after(&[&[0x48, 0x83, 0xec, 0x08][..], &at_call].concat()).unwrap();
-        assert_eq!(at_start.return_address, 0);
-        let saved = after(&[0x48, 0x81, 0xc4, 0x00, 0x01, 0, 0, 0x5b, 0x5d, 0x41, 0x5c, 0xc3]).unwrap();
-        assert_eq!(saved.return_address, 0x118);
-        assert_eq!(saved.popped[..4], [Some((3, 0x100)), Some((6, 0x108)), Some((12, 0x110)), None]);
-        let leave = after(&[0xc9, 0xc3]).unwrap();
-        assert_eq!((leave.return_address, leave.from_bp, leave.popped[0]), (8, true, Some((6, 0))));
-        assert_eq!(
-            after(&[0x48, 0x83, 0xc4, 0xf8, 0xc3]),
-            None,
-            "a frame does not shrink below the stack pointer"
-        );
-        assert_eq!(after(&[0x5b, 0xe8]), None);
-        assert_eq!(after(&[0x58; 20]), None);
     }
 
     #[test]

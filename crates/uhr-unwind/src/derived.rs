@@ -1,41 +1,84 @@
 #![forbid(unsafe_code)]
 //! Frames of code that no call frame information covers: generated code, assembler, files that were stripped of it.
 //!
-//! Tried in this order: what is left of the function, where it only leaves (CPython's perf trampolines look so from
-//! inside); a prologue; the return address on top of the stack, of a function that has pushed nothing; the frame
-//! pointer. What is found counts only if it can be a return address: it lies in executable memory, behind a call.
+//! Tried in this order: what the code does to the stack pointer on its way out ([`super::exits`]); a prologue; the return
+//! address on top of the stack, of a function that has pushed nothing; the frame pointer. What is found counts only if it
+//! can be a return address: it lies in executable memory, behind a call.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use uhr_model::Avma;
 
 use super::code::{Call, CodeAround};
+use super::exits::{Exit, exits};
 use super::memory::TargetMemory;
 use super::registers::{RBP, RIP, RSP, Registers};
-use super::row::Step;
+use super::row::{Row, Step};
 use super::stack::Miss;
 use super::walk::{Frame, Place, Walk};
 
 /// Addresses whose code is kept, half a megabyte of a process with much generated code.
 const MAX_ADDRESSES: usize = 8192;
+/// Addresses whose exits are kept, half a megabyte too.
+const MAX_EXITS: usize = 2048;
+/// A search for exits takes up to 0.3 ms in forged code, and some us in other: so many may be new in one stack.
+const MAX_SEARCHES: u32 = 64;
 /// How long a function without a frame is at most.
 const MAX_FRAMELESS: u64 = 4096;
+/// Words of the frame of a thread's first function.
+const MAX_START_FRAME: u64 = 16;
 /// How far above the stack pointer a frame pointer can be believed without seeing what it points to.
 const MAX_FRAME: u64 = 1 << 20;
 
-/// Code bytes of one process, until its mappings change.
+/// What was read of the code of one process, by address, until its mappings change.
 #[derive(Clone, Default, Debug)]
-pub(super) struct CodeCache(FxHashMap<u64, Option<CodeAround>>);
+pub(super) struct CodeCache {
+    around: FxHashMap<u64, Option<CodeAround>>,
+    exits: FxHashMap<u64, Arc<[Exit]>>,
+    /// Addresses whose exits may still be looked for on this walk.
+    searches_left: u32,
+}
 
 impl CodeCache {
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.around.clear();
+        self.exits.clear();
+    }
+
+    /// Another stack is walked.
+    pub(super) fn begin_walk(&mut self) {
+        self.searches_left = MAX_SEARCHES;
+    }
+
+    /// Forgets what was read if the code has been written anew since.
+    fn check(&mut self, memory: &dyn TargetMemory, address: u64) {
+        let now = read_around(memory, address);
+        if self.around.insert(address, now) != Some(now) {
+            self.exits.remove(&address);
+        }
     }
 
     fn around(&mut self, memory: &dyn TargetMemory, address: u64) -> Option<CodeAround> {
-        if self.0.len() >= MAX_ADDRESSES {
-            self.0.clear();
+        if self.around.len() >= MAX_ADDRESSES {
+            self.around.clear();
         }
-        *self.0.entry(address).or_insert_with(|| read_around(memory, address))
+        *self.around.entry(address).or_insert_with(|| read_around(memory, address))
+    }
+
+    fn exits(&mut self, memory: &dyn TargetMemory, address: u64) -> Arc<[Exit]> {
+        if let Some(known) = self.exits.get(&address) {
+            return Arc::clone(known);
+        }
+        let Some(left) = self.searches_left.checked_sub(1) else { return Arc::new([]) };
+        self.searches_left = left;
+        let read = |at: u64, bytes: &mut [u8]| memory.read(Avma(at), bytes).unwrap_or(0);
+        let found: Arc<[Exit]> = exits(address, read).into();
+        if self.exits.len() >= MAX_EXITS {
+            self.exits.clear();
+        }
+        self.exits.insert(address, Arc::clone(&found));
+        found
     }
 }
 
@@ -70,6 +113,7 @@ impl Walk<'_> {
     /// The caller of a frame without call frame information.
     pub(super) fn derive(&mut self, frame: &Frame, place: &Place<'_>) -> Result<Step, Miss> {
         let regs = &frame.regs;
+        let mut is_above_copy = false;
         let code = self.code_around(regs.ip());
         if let Some(code) = code {
             if !frame.is_interrupted && (code.ends_the_thread() || code.is_goroutine_exit()) {
@@ -78,8 +122,18 @@ impl Walk<'_> {
                 }
                 return Ok(Step::First);
             }
-            if let Some(caller) = self.by_epilogue(regs, &code) {
-                return Ok(Step::Caller(caller));
+            let is_go = place.module.is_some_and(|module| module.is_go());
+            if !frame.is_interrupted && is_go && code.is_go_thread_start() {
+                return Ok(Step::First);
+            }
+            // Where frame pointers are kept, they are surer than a way through branches, but for a function that is leaving.
+            let file = place.module.map(|module| module.id());
+            let has_frames = is_go || self.evidence.keeps_frame_pointer_at(file, place.stated);
+            if frame.is_interrupted || !has_frames {
+                match self.by_exit(regs, has_frames) {
+                    Ok(caller) => return Ok(Step::Caller(caller)),
+                    Err(miss) => is_above_copy = miss == Miss::AboveCopy,
+                }
             }
             if frame.is_interrupted
                 && let Some(pushed) = code.in_prologue()
@@ -103,25 +157,71 @@ impl Walk<'_> {
         let found = if place.module.is_some_and(|module| !module.is_go()) {
             by_stack_pointer(self).map_or_else(|| self.by_frame_pointer(regs, place), Ok)
         } else {
-            self.by_frame_pointer(regs, place).or_else(|miss| by_stack_pointer(self).ok_or(miss))
+            let found = self.by_frame_pointer(regs, place);
+            let found = found.or_else(|miss| by_stack_pointer(self).ok_or(miss));
+            found.or_else(|miss| self.by_exit(regs, false).map(Step::Caller).map_err(|_| miss))
         };
-        if found.is_err() {
-            // The code may have been written anew since it was read.
-            self.code.0.remove(&regs.ip());
+        let found = found.or_else(|miss| self.by_thread_end(regs).map(Step::Caller).ok_or(miss));
+        if found.is_err()
+            && let Some(memory) = self.memory
+        {
+            self.code.check(memory, regs.ip());
         }
-        found
+        found.map_err(|miss| if is_above_copy { Miss::AboveCopy } else { miss })
     }
 
-    fn by_epilogue(&mut self, regs: &Registers, code: &CodeAround) -> Option<Registers> {
-        let left = code.epilogue()?;
-        let base = if left.from_bp { regs.bp()? } else { regs.sp() };
-        let at = base.checked_add_signed(left.return_address)?;
-        let return_address = self.stack.word(at).ok()?;
-        let mut caller = self.caller(regs, return_address, at.checked_add(8)?)?;
-        for (register, offset) in left.popped.into_iter().flatten() {
-            caller.set(register, self.stack.word(base.wrapping_add_signed(offset)).ok());
+    /// By a row that says nothing of rbp: this is the function's own where it has set it up, and its caller's otherwise.
+    pub(super) fn by_gos_row(&mut self, regs: &Registers, row: &Row) -> Option<Registers> {
+        let Ok(Step::Caller(stated)) = row.step(regs, &mut self.stack) else { return None };
+        let mut caller = self.caller(regs, stated.ip(), stated.sp())?;
+        let own = stated.sp().checked_sub(16)?;
+        if regs.bp() == Some(own) {
+            caller.set(RBP, self.stack.word(own).ok());
         }
         Some(caller)
+    }
+
+    /// By how the function is left from here on. A call that does not return leads to exits of another function: what they
+    /// lead to must be a return address.
+    fn by_exit(&mut self, regs: &Registers, only_straight: bool) -> Result<Registers, Miss> {
+        let Some(memory) = self.memory else { return Err(Miss::BadRule) };
+        let exits = self.code.exits(memory, regs.ip());
+        let mut missed = Miss::BadRule;
+        for exit in exits.iter().filter(|exit| exit.is_straight || !only_straight) {
+            match self.caller_behind(exit, regs) {
+                Ok(caller) => return Ok(caller),
+                Err(Miss::AboveCopy) => missed = Miss::AboveCopy,
+                Err(_) => {}
+            }
+        }
+        Err(missed)
+    }
+
+    fn caller_behind(&mut self, exit: &Exit, regs: &Registers) -> Result<Registers, Miss> {
+        let base = if exit.from_bp { regs.bp().ok_or(Miss::UnknownRegister)? } else { regs.sp() };
+        let at = base.checked_add_signed(exit.return_address).filter(|&at| at >= regs.sp());
+        let at = at.ok_or(Miss::BadRule)?;
+        let return_address = self.stack.word(at)?;
+        let mut caller = self.caller(regs, return_address, at.wrapping_add(8)).ok_or(Miss::BadRule)?;
+        if exit.loses_bp {
+            caller.set(RBP, None);
+        }
+        for (register, offset) in exit.popped.into_iter().flatten() {
+            caller.set(register, self.stack.word(base.wrapping_add_signed(offset)).ok());
+        }
+        Ok(caller)
+    }
+
+    /// The function that musl's `clone` runs never returns, so its code does not say how large its frame is. But right above
+    /// lies what it would return to, and no other word of the thread leads to code that ends it.
+    fn by_thread_end(&mut self, regs: &Registers) -> Option<Registers> {
+        (0..MAX_START_FRAME).find_map(|word| {
+            let at = regs.sp().checked_add(word * 8)?;
+            let return_address = self.stack.word(at).ok()?;
+            self.mappings.find(return_address)?;
+            let ends = self.code_around(return_address).is_some_and(|code| code.ends_the_thread());
+            if ends { self.by_stack_pointer(regs, word * 8) } else { None }
+        })
     }
 
     fn by_stack_pointer(&mut self, regs: &Registers, pushed: u64) -> Option<Registers> {

@@ -1,12 +1,14 @@
 #![forbid(unsafe_code)]
 //! Call frame information of one section, found by address.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use gimli::{
     BaseAddresses, CallFrameInstructionIter, CieOrFde, DebugFrame, EhFrame, FrameDescriptionEntry,
-    LittleEndian, UnwindContext, UnwindSection,
+    LittleEndian, UnwindContext, UnwindSection, Vendor,
 };
+use uhr_model::object::Machine;
 
 use super::row::{Row, Slice};
 use super::sections::SectionBytes;
@@ -26,6 +28,7 @@ pub(super) struct Entries {
     section: SectionBytes,
     bases: BaseAddresses,
     is_debug_frame: bool,
+    machine: Machine,
     /// The linker's own index (`.eh_frame_hdr`): no work at first sight of a large file.
     header: Option<HeaderTable>,
     /// Start address and offset of each entry, sorted; made when it is first needed.
@@ -33,13 +36,18 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn eh_frame(section: SectionBytes, header: SectionBytes, bases: BaseAddresses) -> Self {
+    pub(super) fn eh_frame(
+        section: SectionBytes,
+        header: SectionBytes,
+        bases: BaseAddresses,
+        machine: Machine,
+    ) -> Self {
         let header = HeaderTable::new(header, section.address.0);
-        Self { section, bases, is_debug_frame: false, header, index: OnceLock::new() }
+        Self { section, bases, is_debug_frame: false, machine, header, index: OnceLock::new() }
     }
 
-    pub(super) fn debug_frame(section: SectionBytes, bases: BaseAddresses) -> Self {
-        Self { section, bases, is_debug_frame: true, header: None, index: OnceLock::new() }
+    pub(super) fn debug_frame(section: SectionBytes, bases: BaseAddresses, machine: Machine) -> Self {
+        Self { section, bases, is_debug_frame: true, machine, header: None, index: OnceLock::new() }
     }
 
     /// Memory that they take.
@@ -88,14 +96,25 @@ impl Entries {
         low
     }
 
-    /// The row of an entry of this section for an address in it.
+    /// The addresses around one that no entry covers, up to the entries before and behind it.
+    pub(super) fn gap(&self, address: u64) -> Range<u64> {
+        let index = self.index();
+        let next = index.partition_point(|&(start, _)| start <= address);
+        let end = index.get(next).map_or(u64::MAX, |&(start, _)| start);
+        let before = next.checked_sub(1).and_then(|last| self.at(index[last].1));
+        before.map_or(0, |entry| entry.end_address().min(address))..end
+    }
+
+    /// The row of an entry of this section for an address in it. `None` for another processor than x86-64, too.
     pub(super) fn row(
         &self,
         entry: &Entry<'_>,
         address: u64,
         context: &mut UnwindContext<usize>,
     ) -> Option<Row> {
-        if self.is_debug_frame {
+        if self.machine != Machine::X86_64 {
+            None
+        } else if self.is_debug_frame {
             row_of(&self.as_debug_frame(), &self.bases, entry, address, context)
         } else {
             row_of(&self.as_eh_frame(), &self.bases, entry, address, context)
@@ -126,9 +145,9 @@ impl Entries {
     ) -> Option<u64> {
         let entry = self.at(offset)?;
         if self.is_debug_frame {
-            simple_rows(&self.as_debug_frame(), &self.bases, &entry, context, each);
+            simple_rows(&self.as_debug_frame(), self.machine, &self.bases, &entry, context, each);
         } else {
-            simple_rows(&self.as_eh_frame(), &self.bases, &entry, context, each);
+            simple_rows(&self.as_eh_frame(), self.machine, &self.bases, &entry, context, each);
         }
         Some(entry.end_address())
     }
@@ -152,15 +171,22 @@ impl Entries {
         })
     }
 
+    /// Whose own instructions may stand in the entries.
+    fn vendor(&self) -> Vendor {
+        if self.machine == Machine::Aarch64 { Vendor::AArch64 } else { Vendor::Default }
+    }
+
     fn as_eh_frame(&self) -> EhFrame<Slice<'_>> {
         let mut section = EhFrame::new(&self.section.bytes, LittleEndian);
         section.set_address_size(8);
+        section.set_vendor(self.vendor());
         section
     }
 
     fn as_debug_frame(&self) -> DebugFrame<Slice<'_>> {
         let mut section = DebugFrame::new(&self.section.bytes, LittleEndian);
         section.set_address_size(8);
+        section.set_vendor(self.vendor());
         section
     }
 }
@@ -187,6 +213,7 @@ fn row_of<'a, S: UnwindSection<Slice<'a>>>(
 
 fn simple_rows<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
+    machine: Machine,
     bases: &BaseAddresses,
     entry: &Entry<'a>,
     context: &mut UnwindContext<usize>,
@@ -194,7 +221,7 @@ fn simple_rows<'a, S: UnwindSection<Slice<'a>>>(
 ) {
     let Ok(mut rows) = entry.rows(section, bases, context) else { return };
     while let Ok(Some(row)) = rows.next_row() {
-        each(row.start_address(), row.end_address(), SimpleRow::of(section, row, entry));
+        each(row.start_address(), row.end_address(), SimpleRow::of(machine, section, row, entry));
     }
 }
 

@@ -11,10 +11,13 @@
 //! instructions around the address say how the frame ends, or the frame pointer is followed if what it leads to can be
 //! a return address (see [`derived`]). Every stack says why it ended.
 //!
+//! Of aarch64 there are rows of a simple form ([`aarch64`]), for a walker that finds its callers by them, and no walk here.
+//!
 //! gimli evaluates the rows. framehop, which stands on it too, does not serve here: its expressions cannot read
 //! memory, which every signal frame of glibc needs; where information is missing it follows `rbp` without saying so;
 //! and it cannot hold a register whose value is unknown.
 
+mod aarch64;
 mod blocked;
 mod cache;
 mod chain;
@@ -22,7 +25,9 @@ mod code;
 mod derived;
 mod entries;
 mod evidence;
+mod exits;
 mod frame_pointers;
+mod known_code;
 mod mappings;
 mod memory;
 mod module;
@@ -36,6 +41,7 @@ mod stack;
 mod tables;
 mod walk;
 
+pub use aarch64::{Aarch64Frame, Aarch64Saved};
 pub use blocked::BlockedStack;
 pub use cache::UnwindCache;
 pub use frame_pointers::FramePointers;

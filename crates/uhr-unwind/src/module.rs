@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gimli::UnwindContext;
-use uhr_model::object::{ElfError, ElfFile, Segments};
+use uhr_model::object::{ElfError, ElfFile, Machine, Segments};
 use uhr_model::{Avma, FileOffset, Svma};
 
+use super::entries::Entries;
+use super::known_code::{Holds, known_code};
 use super::row::Row;
-use super::row_table::signal_returns;
 use super::sections::Bytes;
+use super::simple_row::SimpleRow;
 use super::tables::{Sections, Tables};
 
 /// An entry function without call frame information is taken to be this long at most. Real ones: 16 to 70 bytes.
@@ -28,15 +30,19 @@ const MAX_CODE: u64 = 256 << 20;
 /// What one ELF file says about unwinding, shared by all processes that map it.
 pub struct UnwindModule {
     id: u32,
+    machine: Machine,
     segments: Segments,
     plt: Vec<Range<u64>>,
     is_go: bool,
     /// Whether it needs no other file: a libc, or a program with its own.
     is_on_its_own: bool,
+    /// Whether the address of its entry is where the kernel begins. GNU ld wrote the first function's into libraries too.
+    is_program: bool,
     section_bytes: u64,
     tables: Tables,
     /// Read when it is first needed, with the tables.
     program: OnceLock<Program>,
+    known_rows: OnceLock<Vec<(Range<u64>, SimpleRow)>>,
 }
 
 /// Where a program begins.
@@ -72,6 +78,7 @@ impl UnwindModule {
         let this = Self::new(elf, Tables::kept(Sections::read(from, elf)));
         let program = this.find_program(from);
         this.program.get_or_init(|| program);
+        this.known_rows.get_or_init(|| this.find_known_rows(from));
         this
     }
 
@@ -80,12 +87,14 @@ impl UnwindModule {
         let plt = elf.sections.iter().filter(|section| section.name.starts_with(".plt"));
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            machine: elf.machine,
             segments: elf.segments.clone(),
             plt: plt
                 .map(|section| section.address.0..section.address.0.saturating_add(section.size))
                 .collect(),
             is_go: [".go.buildinfo", ".note.go.buildid"].iter().any(|name| elf.section(name).is_some()),
             is_on_its_own: elf.needed.is_empty(),
+            is_program: elf.is_program || elf.needed.is_empty(),
             section_bytes: [".eh_frame", ".debug_frame"]
                 .iter()
                 .filter_map(|name| elf.section(name))
@@ -93,6 +102,7 @@ impl UnwindModule {
                 .fold(0, u64::saturating_add),
             tables,
             program: OnceLock::new(),
+            known_rows: OnceLock::new(),
         }
     }
 
@@ -100,7 +110,7 @@ impl UnwindModule {
     fn find_program<B: Bytes + ?Sized>(&self, from: &B) -> Program {
         const E_ENTRY: u64 = 24;
         let mut entry = [0; 8];
-        if from.read_exact_at(E_ENTRY, &mut entry).is_none() {
+        if !self.is_program || from.read_exact_at(E_ENTRY, &mut entry).is_none() {
             return Program::default();
         }
         let entry = u64::from_le_bytes(entry);
@@ -119,8 +129,9 @@ impl UnwindModule {
                 sections.eh_frame.start_above(entry).map_or(end, |next| next.min(end))
             }
         };
-        let mut code = [0; 64];
-        let length = (end - entry).min(64) as usize;
+        // musl's goes on in a function of C behind it, which is aligned.
+        let mut code = [0; 96];
+        let length = (end - entry).min(code.len() as u64) as usize;
         let is_read = from.read_exact_at(offset, &mut code[..length]).is_some();
         let main = is_read.then(|| main_of_entry(&code[..length], entry)).flatten();
         Program { entry: entry..end, main }
@@ -174,21 +185,32 @@ impl UnwindModule {
         self.program().entry.clone()
     }
 
-    /// Where it returns from signal handlers, as far as a libc is in it.
-    pub(super) fn signal_returns(&self) -> Vec<Range<u64>> {
-        let Some(file) = self.tables.file().filter(|_| self.is_on_its_own) else { return Vec::new() };
+    /// Rows of code that is known by its bytes.
+    pub(super) fn known_rows(&self) -> &[(Range<u64>, SimpleRow)] {
+        self.known_rows
+            .get_or_init(|| self.tables.file().map_or_else(Vec::new, |file| self.find_known_rows(file)))
+    }
+
+    fn find_known_rows<B: Bytes + ?Sized>(&self, from: &B) -> Vec<(Range<u64>, SimpleRow)> {
+        let (machine, is_libc) = (self.machine, self.is_on_its_own);
+        let holds = Holds { machine, is_libc, is_cgo: self.is_go && !is_libc };
         let mut found = Vec::new();
+        if !holds.is_libc && !holds.is_cgo {
+            return found;
+        }
         let mut bytes = vec![0; PIECE];
         for segment in self.segments.iter().filter(|segment| segment.executable) {
             let mut at = 0;
             while at < segment.file_size && at < MAX_CODE {
                 let piece = &mut bytes[..(segment.file_size - at).min(PIECE as u64) as usize];
-                if Bytes::read_exact_at(file, segment.offset.0.wrapping_add(at), piece).is_none() {
+                if from.read_exact_at(segment.offset.0.wrapping_add(at), piece).is_none() {
                     break;
                 }
                 let address = segment.address.0.wrapping_add(at);
-                let within = |offset: usize| address.wrapping_add(offset as u64);
-                found.extend(signal_returns(piece).map(|range| within(range.start)..within(range.end)));
+                found.extend(known_code(holds, piece).map(|(within, row)| {
+                    let [start, end] = [within.start, within.end].map(|at| address.saturating_add_signed(at));
+                    (start..end, row)
+                }));
                 at += (PIECE - OVERLAP) as u64;
             }
         }
@@ -206,6 +228,12 @@ impl UnwindModule {
         sections.both().into_iter().find_map(|entries| Some(entries.find(address)?.initial_address()))
     }
 
+    /// The addresses around a stated one that no call frame information covers.
+    pub(super) fn gap(&self, address: u64) -> Range<u64> {
+        let [one, other] = self.tables.get().both().map(|entries| entries.gap(address));
+        one.start.max(other.start)..one.end.min(other.end)
+    }
+
     /// Its call frame information.
     pub(super) fn sections(&self) -> Arc<Sections> {
         self.tables.get()
@@ -219,7 +247,12 @@ impl UnwindModule {
     /// The row for the code byte at a stated address.
     pub(super) fn row(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Row> {
         let sections = self.tables.get();
-        sections.both().into_iter().find_map(|entries| entries.row(&entries.find(address)?, address, context))
+        let mut row_in = |entries: &Entries| entries.row(&entries.find(address)?, address, context);
+        row_in(&sections.eh_frame).or_else(|| {
+            let mut row = row_in(&sections.debug_frame)?;
+            row.is_of_go = self.is_go;
+            Some(row)
+        })
     }
 }
 

@@ -50,9 +50,9 @@ impl ProcessUnwinder {
         removed == Removed::OfFile
     }
 
-    /// Whether the code of a file (`None`: generated code) that has no call frame information keeps frame pointers, as far as
-    /// the frames that were walked have shown.
-    pub fn keeps_frame_pointers(&self, module: Option<&UnwindModule>) -> bool {
+    /// The code of a file (`None`: generated code) without call frame information that keeps frame pointers, as far as the
+    /// frames that were walked have shown: ranges of stated addresses, sorted.
+    pub fn keeps_frame_pointers(&self, module: Option<&UnwindModule>) -> Vec<Range<u64>> {
         self.evidence.keeps_frame_pointers(module.map(|module| module.id()))
     }
 
@@ -111,6 +111,7 @@ impl ProcessUnwinder {
     ) -> Walk<'a> {
         let begin = out.len();
         let Self { mappings, code, evidence } = self;
+        code.begin_walk();
         Walk { mappings, code, evidence, memory, stack, cache, begin, out }
     }
 }

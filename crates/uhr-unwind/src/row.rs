@@ -24,6 +24,9 @@ pub(super) struct Row {
     pub(super) is_signal_frame: bool,
     /// Whether the address is the last byte that the entry covers: a return address one further is outside.
     pub(super) is_last_byte: bool,
+    /// Whether Go's linker wrote it, which says where the return address is, and of rbp nothing, though its code keeps
+    /// frame pointers.
+    pub(super) is_of_go: bool,
     /// Where the function begins.
     pub(super) function_start: u64,
     cfa: Cfa,
@@ -83,6 +86,7 @@ impl Row {
         Some(Self {
             is_signal_frame: fde.is_signal_trampoline(),
             is_last_byte: address.wrapping_add(1) == fde.end_address(),
+            is_of_go: false,
             function_start: fde.initial_address(),
             cfa,
             return_address,

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use gimli::UnwindContext;
 
-use super::code::CodeAround;
 use super::entries::Entries;
 use super::module::UnwindModule;
 use super::simple_row::SimpleRow;
@@ -16,14 +15,12 @@ const MAX_ROWS: usize = 8 << 20;
 
 impl UnwindModule {
     /// Hands out all its rows, some 15 million a second: stated addresses in rising order, each with the row that holds from
-    /// there up to the next.
+    /// there up to the next. Those of Go's linker are left out: its code is walked by frame pointers.
     pub fn simple_rows(&self, each: &mut dyn FnMut(u64, SimpleRow)) {
         let sections = self.sections();
-        // What is known of some code counts more than what is written of it. A signal handler returns to its code, so no call
-        // stands before it: the byte before is looked up.
-        let returns = self.signal_returns().into_iter();
-        let returns = returns.map(|code| (code.start.saturating_sub(1)..code.end, SimpleRow::SignalFrame));
-        let mut known: Vec<_> = returns.chain([(self.entry_function(), SimpleRow::First)]).collect();
+        // What is known of some code counts more than what is written of it.
+        let mut known = self.known_rows().to_vec();
+        known.push((self.entry_function(), SimpleRow::First));
         known.retain(|(code, _)| !code.is_empty());
         known.sort_by_key(|(code, _)| code.start);
         let mut order = Order {
@@ -35,7 +32,9 @@ impl UnwindModule {
         };
         let mut context = UnwindContext::new();
         let mut covered = 0;
-        for (entries, start, offset) in in_order(sections.both()) {
+        let nothing = Entries::default();
+        let debug_frame = if self.is_go() { &nothing } else { &sections.debug_frame };
+        for (entries, start, offset) in in_order([&sections.eh_frame, debug_frame]) {
             if start < covered {
                 continue;
             }
@@ -101,15 +100,6 @@ fn in_order(sections: [&Entries; 2]) -> impl Iterator<Item = (&Entries, u64, u32
         (Some(one), Some(other)) if other.1 < one.1 => second.next(),
         (Some(_), _) => first.next(),
         (None, _) => second.next(),
-    })
-}
-
-/// Where code that returns from a signal handler stands in these bytes.
-pub(super) fn signal_returns(code: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let forms = CodeAround::SIGNAL_RETURNS;
-    forms.into_iter().flat_map(move |form| {
-        let at = code.windows(form.len()).enumerate().filter(move |(_, bytes)| *bytes == form);
-        at.map(move |(at, _)| at..at + form.len())
     })
 }
 

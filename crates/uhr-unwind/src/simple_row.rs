@@ -4,10 +4,13 @@
 
 use gimli::{CfaRule, Operation, RegisterRule, UnwindExpression, UnwindSection, UnwindTableRow};
 
+use uhr_model::object::Machine;
+
+use super::aarch64::Aarch64Frame;
 use super::registers::{RBP, RIP, RSP};
 use super::row::Slice;
 
-/// How a frame is left. The return address lies right below the canonical frame address (CFA), which is also the
+/// How a frame is left. On x86-64 the return address lies right below the canonical frame address (CFA), which is also the
 /// caller's stack pointer; the caller's rbp is where `bp` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SimpleRow {
@@ -45,8 +48,10 @@ pub enum SimpleRow {
         /// Behind the push: 11, or 9 where the stub begins with a landing pad.
         pushed_at: u8,
     },
-    /// The frame that the kernel pushed for a signal: all registers lie at fixed places above rsp.
+    /// The frame that the kernel pushed for a signal: all registers lie at fixed places above the stack pointer.
     SignalFrame,
+    /// A frame of aarch64 code.
+    Aarch64(Aarch64Frame),
 }
 
 /// Where the caller's rbp is.
@@ -61,17 +66,23 @@ pub enum SavedBp {
 }
 
 impl SimpleRow {
-    /// The simple form of a row. It leaves out all registers but rsp, rbp and the return address: no other is needed by
-    /// any row of a simple form.
+    /// The simple form of a row. It leaves out all registers but the stack pointer, the frame pointer and the return
+    /// address: no other is needed by any row of a simple form.
     pub(super) fn of<'a, S: UnwindSection<Slice<'a>>>(
+        machine: Machine,
         section: &S,
         row: &UnwindTableRow<usize>,
         entry: &gimli::FrameDescriptionEntry<Slice<'a>>,
     ) -> Self {
-        Self::try_of(section, row, entry).unwrap_or(Self::TooComplex)
+        let simple = match machine {
+            Machine::X86_64 => Self::of_x86_64(section, row, entry),
+            Machine::Aarch64 => Self::of_aarch64(row, entry),
+            Machine::Other => None,
+        };
+        simple.unwrap_or(Self::TooComplex)
     }
 
-    fn try_of<'a, S: UnwindSection<Slice<'a>>>(
+    fn of_x86_64<'a, S: UnwindSection<Slice<'a>>>(
         section: &S,
         row: &UnwindTableRow<usize>,
         entry: &gimli::FrameDescriptionEntry<Slice<'a>>,

@@ -30,8 +30,8 @@ impl Sections {
             .set_text(address(".text"))
             .set_got(address(".got"));
         Self {
-            eh_frame: Entries::eh_frame(eh_frame, header, bases.clone()),
-            debug_frame: Entries::debug_frame(SectionBytes::read_debug_frame(from, elf), bases),
+            eh_frame: Entries::eh_frame(eh_frame, header, bases.clone(), elf.machine),
+            debug_frame: Entries::debug_frame(SectionBytes::read_debug_frame(from, elf), bases, elf.machine),
         }
     }
 

@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
     /// these means did not find; every frame up to there has been pushed.
     pub(super) fn run(&mut self, frame: &mut Frame) -> Result<StackEnding, Miss> {
         loop {
-            let Some(place) = self.place(frame.address().lookup()) else {
+            let Some(place) = self.place(frame) else {
                 self.out.push(frame.address());
                 return Ok(StackEnding::UnknownMapping);
             };
@@ -84,6 +84,9 @@ impl<'a> Walk<'a> {
             frame.is_interrupted |= is_signal_frame;
             self.out.push(frame.address());
             if place.module.is_some_and(|module| module.is_entry_function(place.stated)) {
+                return Ok(StackEnding::Complete);
+            }
+            if place.row.is_none() && self.has_called_main() {
                 return Ok(StackEnding::Complete);
             }
             let caller = match self.leave(frame, &place, is_signal_frame)? {
@@ -105,9 +108,18 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether the outermost frame so far is that of main's caller. Where no row covers that (musl's is built without), and it
+    /// ends the program without returning, nothing says how large it is; what lies beyond is the same in every stack.
+    fn has_called_main(&mut self) -> bool {
+        match self.out[self.begin..] {
+            [.., callee, _] => self.is_in_main(callee),
+            _ => false,
+        }
+    }
+
     /// One step from a frame, if it can be made. Code that returns from a signal was not called.
     pub(super) fn step_from(&mut self, frame: &Frame) -> Option<Step> {
-        let place = self.place(frame.address().lookup())?;
+        let place = self.place(frame)?;
         let is_entry = place.module.is_some_and(|module| module.is_entry_function(place.stated));
         if is_entry || self.is_signal_frame(frame, &place) {
             return None;
@@ -115,8 +127,18 @@ impl<'a> Walk<'a> {
         self.leave(frame, &place, false).ok()
     }
 
+    /// The code of a frame; `None` outside all known mappings. Go's rows serve in the innermost function, which may have no
+    /// frame pointer at this instruction, and where rbp is not known. Otherwise the frame pointers lead on, also where the
+    /// runtime has gone over to another stack, which no row follows.
+    fn place(&mut self, frame: &Frame) -> Option<Place<'a>> {
+        let mut place = self.place_of(frame.address().lookup())?;
+        let goes_by_bp = !frame.is_interrupted && frame.regs.bp().is_some();
+        place.row = place.row.filter(|row| !(row.is_of_go && goes_by_bp));
+        Some(place)
+    }
+
     /// The code at an address of the process; `None` outside all known mappings.
-    pub(super) fn place(&mut self, address: Avma) -> Option<Place<'a>> {
+    pub(super) fn place_of(&mut self, address: Avma) -> Option<Place<'a>> {
         let mapping = self.mappings.find(address.0)?;
         let module = mapping.module();
         let stated = mapping.stated(address.0);
@@ -136,6 +158,10 @@ impl<'a> Walk<'a> {
 
     fn leave(&mut self, frame: &Frame, place: &Place<'_>, is_signal_frame: bool) -> Result<Step, Miss> {
         match &place.row {
+            Some(row) if row.is_of_go && !is_signal_frame => {
+                let found = self.by_gos_row(&frame.regs, row).map(Step::Caller);
+                found.map_or_else(|| self.derive(frame, place), Ok)
+            }
             Some(row) if row.is_signal_frame == is_signal_frame => row.step(&frame.regs, &mut self.stack),
             _ if is_signal_frame => self.leave_signal_frame(&frame.regs),
             _ => {
@@ -149,16 +175,21 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether a frame pointer leads to this caller.
+    fn leads_to(&mut self, bp: Option<u64>, caller: &Registers) -> bool {
+        let Some(bp) = bp else { return false };
+        self.stack.word(bp.wrapping_add(8)) == Ok(caller.ip()) && self.stack.word(bp).ok() == caller.bp()
+    }
+
     /// Notes whether the frame pointer led out of a frame the same way.
     fn bear_witness(&mut self, frame: &Frame, place: &Place<'_>, left: &Result<Step, Miss>) {
         let agrees = match left {
-            Ok(Step::Caller(caller)) => {
-                frame.regs.bp().and_then(|bp| bp.checked_add(16)) == Some(caller.sp())
-            }
+            Ok(Step::Caller(caller)) => self.leads_to(frame.regs.bp(), caller),
             // These say nothing about the code.
             Ok(Step::First) | Err(Miss::AboveCopy | Miss::Unreadable) => return,
             Err(Miss::UnknownRegister | Miss::BadRule) => false,
         };
-        self.evidence.see(place.module.map(|module| module.id()), agrees);
+        let gap = place.module.map_or(0..u64::MAX, |module| module.gap(place.stated));
+        self.evidence.see(place.module.map(|module| module.id()), gap, agrees);
     }
 }

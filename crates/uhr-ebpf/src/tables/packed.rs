@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use uhr_unwind::{SavedBp, SimpleRow};
+use uhr_unwind::{Aarch64Frame, Aarch64Saved, SavedBp, SimpleRow};
 
 use crate::abi;
 
@@ -148,9 +148,25 @@ fn try_word_of(row: SimpleRow) -> Option<u64> {
         SimpleRow::FromBp { cfa, bp } => (abi::ROW_BP, words(cfa)?, place_of(bp)?),
         SimpleRow::SavedAtBp { cfa, bp } => (abi::ROW_SAVED, words(cfa)?, i16::try_from(words(bp)?).ok()?),
         SimpleRow::Plt { pushed_at } => (abi::ROW_PLT, i32::from(pushed_at), 0),
+        SimpleRow::Aarch64(frame) => return word_of_aarch64(frame),
     };
     let cfa = (-(1 << 23)..1 << 23).contains(&cfa).then_some(cfa as u32 & 0xff_ffff)?;
     Some(form << 16 | u64::from(cfa) << 24 | u64::from(bp as u16) << 48)
+}
+
+fn word_of_aarch64(frame: Aarch64Frame) -> Option<u64> {
+    let (saved, at) = match frame.saved {
+        Aarch64Saved::Nothing => (0, 0),
+        Aarch64Saved::ReturnAddress(at) => (abi::ROW_A64_RETURN_ADDRESS, at),
+        Aarch64Saved::Fp(at) => (abi::ROW_A64_FP, at),
+        Aarch64Saved::Both(at) => (abi::ROW_A64_RETURN_ADDRESS | abi::ROW_A64_FP, at),
+    };
+    let form = abi::ROW_A64
+        | saved
+        | if frame.from_fp { abi::ROW_A64_FROM_FP } else { 0 }
+        | if frame.is_signed { abi::ROW_A64_SIGNED } else { 0 };
+    let field = |bytes: u32| (bytes.is_multiple_of(8) && bytes < 8 << 20).then_some(u64::from(bytes / 8));
+    Some(form << 16 | field(frame.cfa)? << 24 | field(at)? << 44)
 }
 
 fn place_of(bp: SavedBp) -> Option<i16> {
@@ -183,6 +199,19 @@ mod tests {
         assert_eq!(word_of(SimpleRow::FromBp { cfa: 12, bp: SavedBp::Same }), 7 << 16, "not whole words");
         assert_eq!(word_of(SimpleRow::FromSp { cfa: i32::MAX & !7, bp: SavedBp::Same }), 7 << 16);
         assert_eq!(word_of(SimpleRow::FromSp { cfa: 8, bp: SavedBp::Lost }) >> 48, 0x8000);
+    }
+
+    #[test]
+    fn words_of_aarch64_rows() {
+        let word = |from_fp, cfa, saved, is_signed| {
+            word_of(SimpleRow::Aarch64(Aarch64Frame { from_fp, cfa, saved, is_signed }))
+        };
+        assert_eq!(word(false, 0, Aarch64Saved::Nothing, false), 0x08_0000);
+        assert_eq!(word(true, 16, Aarch64Saved::Both(8), true), 0x0000_1000_02f8_0000);
+        assert_eq!(word(false, 504_640, Aarch64Saved::ReturnAddress(504_568), false), 0x0f65_f0f6_6828_0000);
+        assert_eq!(word(false, 16, Aarch64Saved::Fp(16), false), 0x0000_2000_0248_0000);
+        assert_eq!(word(false, 8 << 20, Aarch64Saved::Nothing, false), abi::ROW_COMPLEX << 16);
+        assert_eq!(word(false, 20, Aarch64Saved::Nothing, false), abi::ROW_COMPLEX << 16);
     }
 
     impl PackedRows {

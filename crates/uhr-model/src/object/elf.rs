@@ -40,9 +40,23 @@ pub struct Section {
     pub in_file: bool,
 }
 
+/// The processor that a file's code is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Machine {
+    /// x86-64.
+    X86_64,
+    /// 64-bit ARM, little endian.
+    Aarch64,
+    /// Another one.
+    #[default]
+    Other,
+}
+
 /// The headers of one 64-bit ELF file.
 #[derive(Clone, Debug)]
 pub struct ElfFile {
+    /// The processor.
+    pub machine: Machine,
     /// The build id, if the file has one.
     pub build_id: Option<BuildId>,
     /// The loadable segments.
@@ -95,6 +109,11 @@ impl ElfFile {
             }
         }
         let mut this = Self {
+            machine: match (header.e_machine(endian), endian) {
+                (elf::EM_X86_64, Endianness::Little) => Machine::X86_64,
+                (elf::EM_AARCH64, Endianness::Little) => Machine::Aarch64,
+                _ => Machine::Other,
+            },
             build_id,
             segments: Segments::new(segments),
             sections: Vec::new(),

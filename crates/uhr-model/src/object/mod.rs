@@ -7,5 +7,5 @@
 mod elf;
 mod segments;
 
-pub use elf::{DebugLink, ElfError, ElfFile, Section};
+pub use elf::{DebugLink, ElfError, ElfFile, Machine, Section};
 pub use segments::{Segment, Segments};

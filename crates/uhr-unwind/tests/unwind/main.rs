@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "all of this is test code")]
 
+mod aarch64;
 mod blocked;
 mod hostile;
 mod native;
+mod readelf;
 mod runtimes;
 mod target;

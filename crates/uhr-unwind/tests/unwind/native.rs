@@ -135,6 +135,23 @@ fn through_a_library_that_uses_rbp_for_something_else() {
     assert!(matches!(of("/libc.so.6"), FramePointers::Missing { .. }));
 }
 
+#[test]
+fn through_a_function_that_its_library_names_as_its_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = "void called(void (*back)(void)) { back(); } void other(void (*back)(void)) { called(back); back(); }";
+    let flags = ["gcc", "-O1", "-shared", "-fPIC", "-Wl,-e,other", "-Wl,--no-as-needed"];
+    compile(folder.path(), &flags, "lib.c", library, "libentry.so");
+    let program = r#"
+        void other(void (*back)(void)); volatile int sink = 1;
+        __attribute__((noinline)) void spin(void) { for (;;) sink += 3; }
+        int main(void) { other(spin); return sink; }
+    "#;
+    let flags = ["gcc", "-O1", "-L.", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", "-lentry"];
+    let program = compile(folder.path(), &flags, "entry.c", program, "entry");
+    let mut target = Target::run(&mut Command::new(program));
+    assert_whole(&target.stop_in("spin"), &["spin", "called", "other", "main"], &LIBC_START);
+}
+
 /// A handler runs on `stack`; the interrupted function traps at its first instruction.
 fn signal_program(alternate: bool) -> String {
     format!(

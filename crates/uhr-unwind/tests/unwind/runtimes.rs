@@ -6,7 +6,7 @@ use std::process::Command;
 use uhr_model::{CodeAddress, StackEnding};
 use uhr_unwind::{FramePointers, ProcessMemory, TargetMemory};
 
-use crate::target::{Target, compile};
+use crate::target::{Moment, Target, compile};
 
 fn found(program: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
@@ -133,6 +133,45 @@ fn go_with_and_without_debug_information() {
     }
 }
 
+/// Its scheduler runs on a stack of its own, which no row leads out of; threads begin in code of C without any.
+#[test]
+fn go_on_the_stacks_of_its_scheduler_and_of_a_thread_that_c_began() {
+    let Some(go) = found("go") else { return };
+    let source = r#"
+        package main
+        import "C"
+        func main() {
+            there, back := make(chan int), make(chan int)
+            go func() { for x := range there { back <- x } }()
+            for { there <- 1; <-back }
+        }
+    "#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("g.go"), source).unwrap();
+    let mut build = Command::new(&go);
+    build.current_dir(&folder).env("GOCACHE", folder.path().join("cache")).env("GOFLAGS", "-mod=mod");
+    let built = build.env("CGO_ENABLED", "1").args(["build", "-o", "g", "g.go"]).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let program = || {
+        let mut program = Command::new(folder.path().join("g"));
+        let target = Target::run(program.env("GODEBUG", "asyncpreemptoff=1").env("GOMAXPROCS", "1"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        target
+    };
+    let is_in = |moment: &Moment, name: &str| moment.names.iter().any(|found| found.starts_with(name));
+    let moment = program().stop_when(64 << 10, |moment| is_in(moment, "runtime.park_m"));
+    assert_eq!(moment.names.last().unwrap(), "runtime.mcall", "{moment:#?}");
+    assert_eq!(moment.ending, StackEnding::Complete);
+
+    let mut target = program();
+    target.tid = target.other_threads(1)[0];
+    let moment = target.stop_when(64 << 10, |moment| is_in(moment, "runtime.mstart"));
+    // C calls it with an rbp that may be 0, the end of Go's chain.
+    let last = moment.names.last().unwrap().as_str();
+    assert!(["runtime.mstart.abi0", "crosscall1"].contains(&last), "{moment:#?}");
+    assert_eq!(moment.ending, StackEnding::Complete);
+}
+
 #[test]
 fn musl() {
     let Some(_) = found("musl-gcc") else { return };
@@ -156,10 +195,39 @@ fn musl() {
     let mut target = Target::run(&mut Command::new(program));
     target.tid = target.other_threads(1)[0];
     let moment = target.stop_in("spin");
-    // All of the program's own functions. Below them is musl's `start`, which has no call frame information and never
-    // returns, so that nothing tells how large its frame is.
-    assert_eq!(moment.names[..4], ["spin", "handler", "__restore_rt", "begin"]);
-    assert_eq!(moment.ending, StackEnding::NoUnwindInfo, "{moment:#?}");
+    assert_eq!(moment.names, ["spin", "handler", "__restore_rt", "begin", "start", "__clone"]);
+    assert_eq!(moment.ending, StackEnding::Complete, "{moment:#?}");
+}
+
+/// musl is built without call frame information and without frame pointers: what its code does says how its frames are left.
+#[test]
+fn through_code_that_says_nothing_of_itself() {
+    let Some(_) = found("musl-gcc") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        volatile int sink = 1;
+        __attribute__((noinline)) void spin(void) { for (;;) sink += 3; }
+        ssize_t write_it(void *cookie, const char *bytes, size_t size) { spin(); return size; }
+        int compare(const void *one, const void *other) {
+            FILE *file = fopencookie(0, "w", (cookie_io_functions_t){ .write = write_it });
+            setvbuf(file, 0, _IONBF, 0);
+            return fprintf(file, "%d %s\n", sink, "words") + sink; }
+        int main(void) { int values[8] = {3, 1, 2}; qsort(values, 8, 4, compare); return sink; }
+    "#;
+    let flags = ["musl-gcc", "-O2", "-static", "-D_GNU_SOURCE"];
+    let mut target = Target::run(&mut Command::new(compile(folder.path(), &flags, "m.c", source, "m")));
+    let moment = target.stop_in("spin");
+    let own: Vec<&str> = moment.names.iter().map(String::as_str).collect();
+    for pair in [["spin", "write_it"], ["fprintf", "compare"]] {
+        assert!(own.windows(2).any(|found| found == pair), "{pair:?}: {own:?}");
+    }
+    for function in ["vfprintf", "sift", "qsort_r", "main"] {
+        assert!(own.contains(&function), "{function}: {own:?}");
+    }
+    assert_eq!(own.last(), Some(&"libc_start_main_stage2"), "{own:?}");
+    assert_eq!(moment.ending, StackEnding::Complete, "{moment:#?}");
 }
 
 /// A CPython that can write perf trampolines (3.12 and newer, built without frame pointers or with).
