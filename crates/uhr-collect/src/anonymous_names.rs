@@ -126,7 +126,7 @@ fn are_kept() -> bool {
     }
 }
 
-/// Asks for the memory around an address: 10 us, the file's opening included.
+/// Asks for the memory around an address: 3 us, the file's opening included.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`]: the kernel does not know the question (before Linux 6.11). Others: the process is gone, or

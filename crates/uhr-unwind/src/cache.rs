@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use super::module::UnwindModule;
 use super::row::Row;
 
-/// The cache begins anew at this many addresses (about 10 MB), which a whole busy machine does not reach in a minute.
-const MAX_ROWS: usize = 65_536;
+/// The cache begins anew at this many addresses (some 3 MB). Most stacks are walked in the kernel and need none.
+const MAX_ROWS: usize = 16_384;
 
 /// Rows of call frame information that were needed before. One for each thread that unwinds.
 #[derive(Default)]

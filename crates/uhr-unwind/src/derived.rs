@@ -18,8 +18,8 @@ use super::row::{Row, Step};
 use super::stack::Miss;
 use super::walk::{Frame, Place, Walk};
 
-/// Addresses whose code is kept, half a megabyte of a process with much generated code.
-const MAX_ADDRESSES: usize = 8192;
+/// Addresses whose code is kept, a quarter of a megabyte of a process with much generated code.
+const MAX_ADDRESSES: usize = 4096;
 /// Addresses whose exits are kept, half a megabyte too.
 const MAX_EXITS: usize = 2048;
 /// A search for exits takes up to 0.3 ms in forged code, and some us in other: so many may be new in one stack.
