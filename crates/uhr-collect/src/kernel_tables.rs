@@ -182,7 +182,11 @@ impl KernelTables {
                 Some(module) if module.is_go() => std::iter::once(0..u64::MAX).collect(),
                 _ => unwinder.keeps_frame_pointers(module.map(|module| &**module)),
             };
-            let in_process = |stated: u64| stated.saturating_add(bias);
+            // A file can be mapped below what it states; the first and the last gap have no bounds.
+            let in_process = |stated: u64| match stated {
+                0 | u64::MAX => stated,
+                _ => stated.wrapping_add(bias),
+            };
             let with_frames = with_frames.iter().map(|gap| in_process(gap.start)..in_process(gap.end));
             for (range, has_frames) in pieces(range.start.0..range.end.0, with_frames) {
                 let by = match module {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::MappingNameRow;
 
@@ -30,6 +30,27 @@ pub(crate) fn name_of(path: &[u8]) -> Option<Arc<str>> {
         true => format!("{}…", &name[..name.floor_char_boundary(MAX_BYTES)]).into(),
         false => name.into(),
     })
+}
+
+/// The names that mappings have now, each once: every process has the same libraries.
+#[derive(Debug, Default)]
+pub(crate) struct SharedNames(FxHashSet<Arc<str>>);
+
+impl SharedNames {
+    /// As [`name_of`].
+    pub(crate) fn of(&mut self, path: &[u8]) -> Option<Arc<str>> {
+        let name = name_of(path)?;
+        if let Some(known) = self.0.get(&name) {
+            return Some(Arc::clone(known));
+        }
+        if self.0.len() >= MAX_NAMES {
+            self.0.retain(|name| Arc::strong_count(name) > 1);
+        }
+        if self.0.len() < MAX_NAMES {
+            self.0.insert(Arc::clone(&name));
+        }
+        Some(name)
+    }
 }
 
 /// The names that the recording has.

@@ -17,7 +17,8 @@ typedef long long s64;
 #define UHR_MAX_FRAMES 127      /* of the kernel, and again of the program */
 /* Of the program, where the walk goes by rows: as many are kept, half of them from the leaf on and half from the root, */
 #define UHR_MAX_WALK 1024 /* a power of two */
-#define UHR_MAX_STEPS 8192 /* if the root is no farther than that. A step takes some 20 ns. */
+#define UHR_MAX_STEPS 8192 /* if the root is no farther than that (a step takes some 20 ns), */
+#define UHR_MAX_WINDOWS 1024 /* nor lies more than 2 MiB above (a window takes some 150 ns) */
 #define UHR_MAX_COPY 16384      /* bytes of stack */
 #define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
 #define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */

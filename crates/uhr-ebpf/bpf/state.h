@@ -94,6 +94,7 @@ struct walk {
     u8 leaf_by_bp; /* the first was */
     u32 ending;
     u32 switches; /* from one stack to another */
+    u32 windows;  /* that were read */
 };
 
 /* Where a sample is put together: too big for the program's own stack. Each program has its own, for one can interrupt

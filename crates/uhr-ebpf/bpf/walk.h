@@ -14,6 +14,7 @@ static __always_inline bool read_word(struct draft *draft, struct task_struct *o
     if (address & 7 || address >= 1ull << 47) return false;
     u64 offset = address - walk->window.start;
     if (offset >= walk->window.bytes) {
+        walk->windows++;
         if (!read_window(&walk->window, words_of(draft), other, address)) return false;
         offset = 0;
     }
@@ -62,7 +63,7 @@ static __always_inline long leave_by_bp(struct draft *draft, struct task_struct 
     if (walk->count == 1) walk->leaf_by_bp = 1;
     if (walk->ip == walk->code.root) return end_walk(walk, UHR_FIRST);
     /* Go ends the chain where its scheduler leaves a goroutine's stack for good. */
-    if (!at && walk->code.root) return end_walk(walk, UHR_FIRST);
+    if (!at && !walk->is_bp_lost && walk->code.root) return end_walk(walk, UHR_FIRST);
     /* Go's runtime goes over to another stack, which may lie below, and leaves the chain of frame pointers whole. */
     if (at < walk->sp && (!walk->code.root || walk->switches++ >= 4)) return end_walk(walk, UHR_GENERATED);
     if (walk->is_bp_lost || !read_word(draft, other, at, &walk->bp) || !read_word(draft, other, at + 8, &walk->ip) ||
@@ -131,9 +132,9 @@ static __always_inline u32 find_place(struct walk *walk, u64 address)
 
 /* Where the row of an address is kept for the next walk that comes by. Nearly all do: samples of a program have most of
    their callers in common, and a search costs four times the step itself. */
-static __always_inline struct known_row *place_of_row(struct known_rows *known, u64 address)
+static __always_inline struct known_row *place_of_row(struct known_rows *known, u64 key)
 {
-    return &known->rows[address * 0x9e3779b97f4a7c15ull >> (64 - UHR_KNOWN_BITS)];
+    return &known->rows[key * 0x9e3779b97f4a7c15ull >> (64 - UHR_KNOWN_BITS)];
 }
 
 /* The frame address of the caller and its other registers, by a row that says where. */
@@ -160,8 +161,11 @@ static __always_inline long walk_frame(struct draft *draft, struct known_rows *k
 {
     struct walk *walk = &draft->walk;
     u64 address = walk->ip - walk->is_return;
-    struct known_row *place = place_of_row(known, address);
-    u64 key = address | (u64)walk->space.version << 48, row = place->row;
+    if (walk->windows > UHR_MAX_WINDOWS) return 1;
+    /* With the version: workers that a server has forked have the same addresses, and would push each other out. */
+    u64 key = address | (u64)walk->space.version << 48;
+    struct known_row *place = place_of_row(known, key);
+    u64 row = place->row;
     if (address >> 48 || place->key != key || (u16)row != walk->space.version >> 16) {
         u32 ending = find_place(walk, address);
         if (ending) return end_walk(walk, ending);

@@ -35,5 +35,5 @@ pub use event::{Event, File, Head, How, Occasion, State, Task, Times, WaitEnd, W
 pub use options::{Options, Scope};
 pub use probe::{Feature, WALKER, check_rights, features, purpose};
 pub use sampler::{RINGS, Sampler};
-pub use stack_sample::{Registers, Sample, SampleKind, WalkEnd, WalkedFrame};
+pub use stack_sample::{KEPT_FRAMES, Registers, Sample, SampleKind, WalkEnd, WalkedFrame};
 pub use tables::{Code, PackedRows, TableId, Tables, WalkBy};

@@ -1,6 +1,10 @@
 //! A stack that the programs took: walked in the kernel, or copied to be walked outside.
 
 use crate::abi;
+
+/// Frames of a walk that are kept: half of them from the leaf on, half from the root.
+pub const KEPT_FRAMES: usize = 2 * abi::HALF_OF_WALK;
+
 use crate::chance::Chance;
 use crate::event::{Head, head, syscall};
 
@@ -66,7 +70,7 @@ pub enum WalkEnd {
     First,
     /// To memory that could not be read.
     Unreadable,
-    /// There are more frames than fit.
+    /// There are more steps to the root than are made.
     TooDeep,
 }
 
@@ -85,7 +89,7 @@ pub struct Sample<'a> {
     pub registers: Option<Registers>,
     /// Kernel addresses of 8 bytes, leaf first.
     pub kernel: &'a [u8],
-    /// User addresses, leaf first, where frame pointers were followed.
+    /// User addresses, leaf first, where frame pointers were followed. Those of a walk are handed out by [`Self::frames`].
     pub user: &'a [u8],
     /// There were more.
     pub is_full: bool,

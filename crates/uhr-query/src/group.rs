@@ -2,7 +2,7 @@
 //! belongs to one frame (module, function, line, ...). Each half is a dense number while counting; it is turned into
 //! words only for the rows that are shown.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use uhr_model::{Dimension, DimensionKind, Metric, StackEnding};
 
 use crate::QueryError;
@@ -10,11 +10,10 @@ use crate::answers::KeyValue;
 use crate::cells::{
     Cells, Details, MAJOR, MappingName, Owner, PAGE, REGION, Slots, Source, Tag, WakerDetail,
 };
+use crate::most_names::with_most_names_alone;
 use crate::profile::{Location, NONE, Profile, Site};
+use crate::select::Selection;
 use crate::window::{Cut, TIME_PARTS, TimeRange, duration_ns};
-
-/// Names of mappings that a grouping tells apart: those with the most page faults. The others are one row of each kind of memory.
-const MOST_NAMES: usize = 100;
 
 /// The dimensions of a question, such as `process,function` or `time:100ms`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -279,9 +278,10 @@ pub(crate) struct SampleKeys {
 }
 
 impl SampleKeys {
-    pub(crate) fn new(profile: &Profile, group: &GroupBy, cells: &Cells) -> Self {
+    /// Of the cells of a selection, which decides what mappings have names of their own.
+    pub(crate) fn new(profile: &Profile, group: &GroupBy, cells: &Cells, selection: &Selection) -> Self {
         let threads = thread_parts(profile, &group.dimensions);
-        let named = with_most_names_alone(group, cells);
+        let named = with_most_names_alone(group, cells, selection);
         let all = named.as_deref().unwrap_or(&cells.tags);
         let tags = tag_parts(profile, group, all);
         let with_time = group.has(Dimension::Time);
@@ -341,35 +341,6 @@ fn thread_parts(profile: &Profile, dimensions: &[Dimension]) -> Vec<u32> {
 enum TagPart {
     Like(u32),
     Marker(u32),
-}
-
-/// The circumstances, with the names of mappings that are not among those with the most page faults taken for one of each
-/// kind of memory. `None`: all may stay as they are.
-fn with_most_names_alone(group: &GroupBy, cells: &Cells) -> Option<Vec<Tag>> {
-    if !group.has(Dimension::Mapping) {
-        return None;
-    }
-    let mut weights: FxHashMap<u32, u64> = FxHashMap::default();
-    for (tag, weight) in cells.tag.iter().zip(&cells.weight) {
-        if let MappingName::Row(row) = cells.tags[*tag as usize].mapping {
-            let sum = weights.entry(row).or_default();
-            *sum = sum.saturating_add(*weight);
-        }
-    }
-    let mut order: Vec<(u64, u32)> = weights.into_iter().map(|(row, weight)| (weight, row)).collect();
-    order.sort_unstable_by_key(|&(weight, row)| (std::cmp::Reverse(weight), row));
-    let others: FxHashSet<u32> = order.into_iter().skip(MOST_NAMES).map(|(_, row)| row).collect();
-    let is_other = |tag: &Tag| matches!(tag.mapping, MappingName::Row(row) if others.contains(&row));
-    // A name belongs to one kind of memory, as good as always.
-    let mut of_kind: FxHashMap<u8, FxHashSet<MappingName>> = FxHashMap::default();
-    for tag in cells.tags.iter().filter(|tag| is_other(tag)) {
-        of_kind.entry(tag.kind & REGION).or_default().insert(tag.mapping);
-    }
-    let fold = |tag: &Tag| match of_kind.get(&(tag.kind & REGION)) {
-        Some(names) if is_other(tag) => Tag { mapping: MappingName::Other(names.len() as u32), ..*tag },
-        _ => *tag,
-    };
-    (!others.is_empty()).then(|| cells.tags.iter().map(fold).collect())
 }
 
 /// Numbers of circumstances that the dimensions do not tell apart are equal.

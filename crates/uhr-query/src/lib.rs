@@ -24,6 +24,7 @@ pub mod flamegraph;
 mod function_totals;
 mod group;
 mod membership;
+mod most_names;
 mod names;
 mod overview;
 mod picture;

@@ -338,7 +338,7 @@ fn by_command<'a>(
 ) -> Vec<(&'a str, Vec<(Leaf, Amount)>)> {
     // Markers belong to their program here: with a half for frames they do not stand for themselves.
     let group = GroupBy::of(&[Dimension::Command, Dimension::Function]);
-    let keys = SampleKeys::new(profile, &group, cells);
+    let keys = SampleKeys::new(profile, &group, cells, selection);
     let nodes = profile.tree.len();
     let mut found = Vec::new();
     for (key, sums) in sums_by_key_and_node(profile, cells, selection, &keys) {

@@ -56,7 +56,7 @@ pub(crate) struct Grouped {
 impl Grouped {
     /// Groups the cells of a selection.
     pub(crate) fn new(profile: &Profile, cells: &Cells, selection: &Selection, group: &GroupBy) -> Self {
-        let samples = group.has_samples().then(|| SampleKeys::new(profile, group, cells));
+        let samples = group.has_samples().then(|| SampleKeys::new(profile, group, cells, selection));
         let frames = group.has_frames().then(|| FrameKeys::new(profile, group.dimensions()));
         let mut rows = Vec::new();
         let total = match (&samples, &frames) {

@@ -56,10 +56,12 @@ impl SimpleRow {
         if entry.is_signal_trampoline() || entry.cie().return_address_register() != AArch64::X30 {
             return None;
         }
+        if row.register(AArch64::X30) == Some(RegisterRule::Undefined) {
+            return Some(Self::First);
+        }
         let (mut fp, mut return_address, mut is_signed) = (None, None, false);
         for (register, rule) in row.registers() {
             match (*register, rule) {
-                (AArch64::X30, RegisterRule::Undefined) => return Some(Self::First),
                 (AArch64::X29, _) => fp = below_cfa(rule)?,
                 (AArch64::X30, _) => return_address = below_cfa(rule)?,
                 (AArch64::RA_SIGN_STATE, RegisterRule::Constant(state)) => is_signed = state & 1 != 0,

@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 //! Frames of code that no call frame information covers: generated code, assembler, files that were stripped of it.
 //!
-//! Tried in this order: what the code does to the stack pointer on its way out ([`super::exits`]); a prologue; the return
-//! address on top of the stack, of a function that has pushed nothing; the frame pointer. What is found counts only if it
-//! can be a return address: it lies in executable memory, behind a call.
+//! Tried are what the code does to the stack pointer on its way out ([`super::exits`]); a prologue; the return address on top of
+//! the stack, of a function that has pushed nothing; the frame pointer, which comes earlier where the code is known to keep it.
+//! What is found counts only if it can be a return address: it lies in executable memory, behind a call.
 
 use std::sync::Arc;
 
@@ -51,12 +51,10 @@ impl CodeCache {
         self.searches_left = MAX_SEARCHES;
     }
 
-    /// Forgets what was read if the code has been written anew since.
-    fn check(&mut self, memory: &dyn TargetMemory, address: u64) {
-        let now = read_around(memory, address);
-        if self.around.insert(address, now) != Some(now) {
-            self.exits.remove(&address);
-        }
+    /// Reads anew, next time: the code may have been written anew since.
+    fn forget(&mut self, address: u64) {
+        self.around.remove(&address);
+        self.exits.remove(&address);
     }
 
     fn around(&mut self, memory: &dyn TargetMemory, address: u64) -> Option<CodeAround> {
@@ -162,10 +160,8 @@ impl Walk<'_> {
             found.or_else(|miss| self.by_exit(regs, false).map(Step::Caller).map_err(|_| miss))
         };
         let found = found.or_else(|miss| self.by_thread_end(regs).map(Step::Caller).ok_or(miss));
-        if found.is_err()
-            && let Some(memory) = self.memory
-        {
-            self.code.check(memory, regs.ip());
+        if found.is_err() {
+            self.code.forget(regs.ip());
         }
         found.map_err(|miss| if is_above_copy { Miss::AboveCopy } else { miss })
     }
@@ -187,7 +183,12 @@ impl Walk<'_> {
         let Some(memory) = self.memory else { return Err(Miss::BadRule) };
         let exits = self.code.exits(memory, regs.ip());
         let mut missed = Miss::BadRule;
-        for exit in exits.iter().filter(|exit| exit.is_straight || !only_straight) {
+        for exit in exits.iter() {
+            // Behind one that leads out of the copy, what lies in the copy is likelier an old return address.
+            let is_enough = !only_straight && missed != Miss::AboveCopy;
+            if !exit.is_straight && !is_enough {
+                continue;
+            }
             match self.caller_behind(exit, regs) {
                 Ok(caller) => return Ok(caller),
                 Err(Miss::AboveCopy) => missed = Miss::AboveCopy,

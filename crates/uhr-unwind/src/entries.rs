@@ -70,7 +70,7 @@ impl Entries {
 
     /// The entries' start addresses and offsets, sorted.
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, u32)> {
-        (0..self.len()).filter_map(|at| self.get(at))
+        (0..self.len().min(MAX_ENTRIES)).filter_map(|at| self.get(at))
     }
 
     fn len(&self) -> usize {
@@ -96,13 +96,13 @@ impl Entries {
         low
     }
 
-    /// The addresses around one that no entry covers, up to the entries before and behind it.
-    pub(super) fn gap(&self, address: u64) -> Range<u64> {
-        let index = self.index();
-        let next = index.partition_point(|&(start, _)| start <= address);
-        let end = index.get(next).map_or(u64::MAX, |&(start, _)| start);
-        let before = next.checked_sub(1).and_then(|last| self.at(index[last].1));
-        before.map_or(0, |entry| entry.end_address().min(address))..end
+    /// The addresses around one, up to the entries before and behind it; `None` where an entry covers it.
+    pub(super) fn gap(&self, address: u64) -> Option<Range<u64>> {
+        let next = self.count_up_to(address);
+        let end = self.get(next).map_or(u64::MAX, |(start, _)| start);
+        let before = next.checked_sub(1).and_then(|last| self.at(self.get(last)?.1));
+        let begin = before.map_or(0, |entry| entry.end_address());
+        (begin <= address).then_some(begin..end)
     }
 
     /// The row of an entry of this section for an address in it. `None` for another processor than x86-64, too.
@@ -136,14 +136,16 @@ impl Entries {
     }
 
     /// The rows of the entry at an offset, in their simple form: start, end, row. Gives where the entry ends; `None` if there
-    /// is none. Rows that are damaged are left out.
+    /// is none that begins behind what is `covered` already (a forged index names one entry a million times). Rows that are
+    /// damaged are left out.
     pub(super) fn simple_rows(
         &self,
         offset: u32,
+        covered: u64,
         context: &mut UnwindContext<usize>,
         each: &mut dyn FnMut(u64, u64, SimpleRow),
     ) -> Option<u64> {
-        let entry = self.at(offset)?;
+        let entry = self.at(offset).filter(|entry| entry.initial_address() >= covered && entry.len() > 0)?;
         if self.is_debug_frame {
             simple_rows(&self.as_debug_frame(), self.machine, &self.bases, &entry, context, each);
         } else {

@@ -228,10 +228,11 @@ impl UnwindModule {
         sections.both().into_iter().find_map(|entries| Some(entries.find(address)?.initial_address()))
     }
 
-    /// The addresses around a stated one that no call frame information covers.
-    pub(super) fn gap(&self, address: u64) -> Range<u64> {
+    /// The addresses around a stated one that no call frame information covers; `None` where some covers it.
+    pub(super) fn gap(&self, address: u64) -> Option<Range<u64>> {
         let [one, other] = self.tables.get().both().map(|entries| entries.gap(address));
-        one.start.max(other.start)..one.end.min(other.end)
+        let (one, other) = (one?, other?);
+        Some(one.start.max(other.start)..one.end.min(other.end))
     }
 
     /// Its call frame information.

@@ -38,8 +38,9 @@ impl UnwindModule {
             if start < covered {
                 continue;
             }
-            let end = entries
-                .simple_rows(offset, &mut context, &mut |start, end, row| order.cover(start..end, row));
+            let end = entries.simple_rows(offset, covered, &mut context, &mut |start, end, row| {
+                order.cover(start..end, row)
+            });
             covered = end.unwrap_or(covered).max(covered);
         }
         order.finish();

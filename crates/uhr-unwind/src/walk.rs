@@ -189,7 +189,14 @@ impl<'a> Walk<'a> {
             Ok(Step::First) | Err(Miss::AboveCopy | Miss::Unreadable) => return,
             Err(Miss::UnknownRegister | Miss::BadRule) => false,
         };
-        let gap = place.module.map_or(0..u64::MAX, |module| module.gap(place.stated));
-        self.evidence.see(place.module.map(|module| module.id()), gap, agrees);
+        let gap = match place.module {
+            // Of Go it is known, and a frame with a row is no witness of code without.
+            Some(module) if module.is_go() => None,
+            Some(module) => module.gap(place.stated),
+            None => Some(0..u64::MAX),
+        };
+        if let Some(gap) = gap {
+            self.evidence.see(place.module.map(|module| module.id()), gap, agrees);
+        }
     }
 }

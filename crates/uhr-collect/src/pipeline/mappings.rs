@@ -6,7 +6,6 @@ use uhr_recording::tables::MappingRow;
 use super::Pipeline;
 use crate::address_space::{Mapped, MappedCode, region_of};
 use crate::evidence::is_jitdump;
-use crate::mapping_names::name_of;
 use crate::modules::Identity;
 use crate::perf::{FileIdentity, Mapping, NO_TASK};
 use crate::procfs;
@@ -128,7 +127,7 @@ impl Pipeline {
         }
         let offset = FileOffset(file_offset);
         let has_replaced;
-        let name = name_of(path);
+        let name = self.shared_names.of(path);
         // Such a name can change; other names are those of files.
         let asked_ns = if path.starts_with(b"[anon") { now_ns } else { 0 };
         let mut mapped = Mapped { end: Avma(end), file_offset: offset, region, name, asked_ns, code: None };

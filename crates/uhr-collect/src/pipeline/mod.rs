@@ -15,7 +15,7 @@ use crate::call_sums::CallSums;
 use crate::evidence::GeneratedNames;
 use crate::intern::Interner;
 use crate::kernel_tables::KernelTables;
-use crate::mapping_names::MappingNames;
+use crate::mapping_names::{MappingNames, SharedNames};
 use crate::modules::Modules;
 use crate::page_size::PageSizes;
 use crate::perf::{Body, EventKind, NO_TASK, Record, Sample, Stamp};
@@ -54,6 +54,7 @@ pub(crate) struct Pipeline {
     page_sizes: PageSizes,
     anonymous_names: AnonymousNames,
     pub(crate) mapping_names: MappingNames,
+    shared_names: SharedNames,
     interner: Interner,
     cache: UnwindCache,
     /// Threads that began: where events are opened thread by thread, they have to be attached to.
@@ -85,6 +86,7 @@ impl Pipeline {
             page_sizes: PageSizes::default(),
             anonymous_names: AnonymousNames::new(),
             mapping_names: MappingNames::default(),
+            shared_names: SharedNames::default(),
             interner: Interner::default(),
             cache: UnwindCache::new(),
             began: Vec::new(),

@@ -1,6 +1,6 @@
 //! The stack of a sample: kernel frames at the leaf, user frames below them, all as one number.
 
-use uhr_ebpf::{Head, WalkEnd};
+use uhr_ebpf::{Head, KEPT_FRAMES, WalkEnd};
 use uhr_model::{Avma, CodeAddress, FrameMode, StackEnding, StackId};
 use uhr_unwind::{ProcessMemory, Registers, StackCopy};
 
@@ -8,9 +8,6 @@ use super::Pipeline;
 use crate::intern::FrameKey;
 use crate::perf::{Addresses, Sample};
 
-/// Frames of a user stack that are kept, half of them from the leaf on and half from the root: as many as of a walk in the
-/// kernel.
-const KEPT_FRAMES: usize = 1024;
 /// Stack that comes with a walk, where its first step may be missing. More of it comes to check the walk.
 const LEAF_BYTES: usize = 64;
 
@@ -179,7 +176,7 @@ impl Pipeline {
     }
 }
 
-/// Leaves out the frames in the middle of a very deep stack. Whether there are any.
+/// Leaves out the frames in the middle of a very deep stack, as the kernel's walk does. Whether there are any.
 fn cut_middle(frames: &mut Vec<CodeAddress<Avma>>) -> bool {
     let is_deep = frames.len() > KEPT_FRAMES;
     if is_deep {

@@ -145,3 +145,17 @@ fn stacks_as_deep_as_fits_and_deeper() {
         assert_eq!(taken.sample().walk, Some(end), "{depth}");
     }
 }
+
+/// Each frame is as large as what is read at a time.
+#[test]
+fn a_root_that_lies_very_far_above_is_not_looked_for() {
+    let mut machine = Machine::new();
+    let table = machine.rows(&[(CODE, FromSp { cfa: 2048, bp: Same }), (CODE + 0x20, Uncovered)]);
+    machine.map(CODE..CODE + 0x1000, WalkBy::Rows(table));
+    let stack: Vec<u64> = (1..=2000 * 256).map(|word| if word % 256 == 0 { CODE + 1 } else { 0 }).collect();
+    machine.put_stack(STACK, &stack);
+    let taken = machine.walk(From { ip: CODE, sp: STACK, bp: 0 });
+    let (sample, frames) = (taken.sample(), taken.frames().len() as u32 + taken.sample().left_out);
+    assert_eq!(sample.walk, Some(WalkEnd::TooDeep));
+    assert!((1024..1032).contains(&frames), "{frames}");
+}

@@ -169,7 +169,9 @@ fn about(metric: Metric) -> &'static str {
 }
 
 fn mode() -> impl TypedValueParser<Value = FrameMode> {
-    let names = FrameMode::ALL.iter().map(|mode| mode.name());
+    // No stack ends with frames that were left out.
+    let modes = FrameMode::ALL.iter().filter(|mode| **mode != FrameMode::LeftOut);
+    let names = modes.map(|mode| mode.name());
     PossibleValuesParser::new(names).map(|name| FrameMode::from_name(&name).unwrap_or(FrameMode::User))
 }
 
