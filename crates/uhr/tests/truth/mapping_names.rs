@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::harness::{Place, Recorded, Who, assert_near, number, rows};
 
-/// Pages of each mapping: many samples, of which each stands for 64.
+/// Pages of each mapping: many samples, of which each stands for as many faults as this, or fewer.
 const PAGES: &str = "8000";
+const PERIOD: f64 = 64.0;
 /// Memory without a name has its kind alone.
 const NO_NAME: &str = "";
 
@@ -45,7 +46,9 @@ fn names_are_right(who: Who, sampler: &str) {
         };
         let key = if name == "shared" { NO_NAME } else { name };
         let found = seen.get(&(region.to_owned(), key.to_owned())).copied().unwrap_or(0.0);
-        assert_near(name, found, planted.as_f64().unwrap(), 0.03);
+        // The sample at either end may be a neighbour's.
+        let planted = planted.as_f64().unwrap();
+        assert_near(name, found, planted, 0.03 + 2.0 * PERIOD / planted);
     }
     // The rest of anonymous memory has no name, among it what was named too late.
     let nameless = |name: &str| truth.get(name).map_or(0.0, |planted| planted.as_f64().unwrap());
