@@ -43,12 +43,11 @@ impl SharedNames {
         if let Some(known) = self.0.get(&name) {
             return Some(Arc::clone(known));
         }
+        // Of more, the later ones are shared among themselves.
         if self.0.len() >= MAX_NAMES {
-            self.0.retain(|name| Arc::strong_count(name) > 1);
+            self.0.clear();
         }
-        if self.0.len() < MAX_NAMES {
-            self.0.insert(Arc::clone(&name));
-        }
+        self.0.insert(Arc::clone(&name));
         Some(name)
     }
 }

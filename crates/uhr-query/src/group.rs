@@ -96,7 +96,8 @@ impl GroupBy {
                 matches!(dimension, Dimension::Process | Dimension::Command | Dimension::Time)
             }
             (Metric::Syscalls | Metric::SyscallTime, _) => {
-                dimension.kind() == DimensionKind::Sample && !OF_STATE.contains(&dimension)
+                let of_state = OF_STATE.contains(&dimension) || OF_FAULT.contains(&dimension);
+                dimension.kind() == DimensionKind::Sample && !of_state
             }
             (_, Dimension::Errno) => false,
             (_, of_fault) if OF_FAULT.contains(&of_fault) => metric == Metric::PageFaults,
@@ -162,16 +163,8 @@ impl GroupBy {
 pub(crate) const OF_FAULT: [Dimension; 4] =
     [Dimension::Region, Dimension::Mapping, Dimension::Fault, Dimension::PageSize];
 
-/// What only a state of a thread has, and no call that was counted.
-const OF_STATE: [Dimension; 7] = [
-    Dimension::Region,
-    Dimension::Mapping,
-    Dimension::Fault,
-    Dimension::PageSize,
-    Dimension::Wait,
-    Dimension::Waker,
-    Dimension::Cpu,
-];
+/// What only a state of a thread has: no page fault, and no call that was counted.
+const OF_STATE: [Dimension; 3] = [Dimension::Wait, Dimension::Waker, Dimension::Cpu];
 
 /// What a process is in.
 const OF_CGROUP: [Dimension; 3] = [Dimension::Cgroup, Dimension::Container, Dimension::Pod];

@@ -285,7 +285,7 @@ impl<'a> Stacks<'a> {
     ) -> NodeId {
         let code = &self.profile.code;
         let name = &code.functions[function as usize].name;
-        let mode = modes[function as usize].filter(|mode| *mode != FrameMode::LeftOut);
+        let mode = modes[function as usize];
         let id = flame.function(name, mode.map(|_| code.module_of(function)), mode);
         flame.child(below, id)
     }
@@ -367,7 +367,7 @@ fn marker(key: u32) -> &'static str {
 /// What kind of code each function is.
 fn modes(profile: &Profile) -> Vec<Option<FrameMode>> {
     let mut modes = vec![None; profile.code.functions.len()];
-    for location in &profile.code.locations {
+    for location in profile.code.locations.iter().filter(|one| one.mode != FrameMode::LeftOut) {
         modes[location.function as usize].get_or_insert(location.mode);
     }
     modes

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 use serde_json::Value;
-use support::{MS, Planted, START, valid};
+use support::{MS, Planted, START, answer, valid};
 use uhr_model::{Metric, StackEnding, WaitKind};
 use uhr_query::answers::Direction;
 use uhr_query::{Filters, GroupBy, Profile, Question, call_paths, collapsed, flame_tree, overview, query};
@@ -47,8 +47,7 @@ fn functions(stack: &[&'static str]) -> Vec<&'static str> {
 }
 
 fn ask(profile: &Profile, group: &str, filters: Filters) -> Value {
-    let question = Question { filters, limit: 1000, ..Question::default() };
-    valid(&query(profile, &question, &GroupBy::parse(group).unwrap()).unwrap())
+    answer(profile, group, |question| (question.filters, question.limit) = (filters, 1000))
 }
 
 /// Self and total in samples by function.

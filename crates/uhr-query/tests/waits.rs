@@ -7,7 +7,7 @@ mod support;
 use serde_json::{Value, json};
 use support::{Loaded, MS, Planted, valid};
 use uhr_model::{Interrupt, Metric, WaitKind};
-use uhr_query::{Filters, GroupBy, Profile, QueryError, Question, overview, query, waker_chains};
+use uhr_query::{Filters, Profile, QueryError, Question, overview, waker_chains};
 
 /// In 1 s: `worker` waits 600 ms for `main`, 500 of them since `main` was woken by the timer and 100 since it was woken
 /// by `client`, which nobody recorded; `main` waits 200 ms for the timer and 50 ms for what was not seen; `poller` waits
@@ -40,9 +40,10 @@ fn ask(
     metric: Metric,
     change: impl FnOnce(&mut Question),
 ) -> Result<Value, QueryError> {
-    let mut question = Question { metric, ..Question::default() };
-    change(&mut question);
-    query(profile, &question, &GroupBy::parse(group)?).map(|answer| valid(&answer))
+    support::ask(profile, group, |question| {
+        question.metric = metric;
+        change(question);
+    })
 }
 
 /// The value of a dimension and the milliseconds of each row.

@@ -21,7 +21,7 @@ use super::walk::{Frame, Place, Walk};
 /// Addresses whose code is kept, a quarter of a megabyte of a process with much generated code.
 const MAX_ADDRESSES: usize = 4096;
 /// Addresses whose exits are kept, half a megabyte too.
-const MAX_EXITS: usize = 2048;
+const MAX_SEARCHED: usize = 2048;
 /// A search for exits takes up to 0.3 ms in forged code, and some us in other: so many may be new in one stack.
 const MAX_SEARCHES: u32 = 64;
 /// How long a function without a frame is at most.
@@ -72,7 +72,7 @@ impl CodeCache {
         self.searches_left = left;
         let read = |at: u64, bytes: &mut [u8]| memory.read(Avma(at), bytes).unwrap_or(0);
         let found: Arc<[Exit]> = exits(address, read).into();
-        if self.exits.len() >= MAX_EXITS {
+        if self.exits.len() >= MAX_SEARCHED {
             self.exits.clear();
         }
         self.exits.insert(address, Arc::clone(&found));
@@ -185,8 +185,7 @@ impl Walk<'_> {
         let mut missed = Miss::BadRule;
         for exit in exits.iter() {
             // Behind one that leads out of the copy, what lies in the copy is likelier an old return address.
-            let is_enough = !only_straight && missed != Miss::AboveCopy;
-            if !exit.is_straight && !is_enough {
+            if !exit.is_straight && (only_straight || missed == Miss::AboveCopy) {
                 continue;
             }
             match self.caller_behind(exit, regs) {

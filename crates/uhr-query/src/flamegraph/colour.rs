@@ -15,7 +15,7 @@ const NEARBY_HUES: u32 = 4;
 /// The style class of a frame, such as `u7`.
 pub(super) fn class(function: &Function) -> String {
     match function.mode {
-        None | Some(FrameMode::LeftOut) => "n".to_string(),
+        None => "n".to_string(),
         Some(mode) => {
             let module = fnv(function.module.as_deref().unwrap_or_default());
             let shade = module % NEARBY_HUES * LIGHTNESSES + fnv(&function.name) % LIGHTNESSES;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use uhr_model::{FrameMode, Interrupt, ModuleKind, Region, StackEnding, Unsymbolized, WaitKind};
-use uhr_query::Profile;
+use uhr_query::{GroupBy, Profile, QueryError, Question, query};
 use uhr_recording::tables::{
     FaultRow, FrameRow, LocationRow, MappingNameRow, ModuleRow, OffCpuRow, ProcessRow, ResidentRow,
     SampleRow, StackRow, ThreadRow, WakerRow,
@@ -439,6 +439,22 @@ pub struct Loaded {
     pub folder: TempDir,
     pub path: PathBuf,
     pub profile: Profile,
+}
+
+/// What `query` answers to a question with these changes.
+pub fn ask(
+    profile: &Profile,
+    group: &str,
+    change: impl FnOnce(&mut Question),
+) -> Result<serde_json::Value, QueryError> {
+    let mut question = Question::default();
+    change(&mut question);
+    query(profile, &question, &GroupBy::parse(group)?).map(|answer| valid(&answer))
+}
+
+/// The same of a question that has an answer.
+pub fn answer(profile: &Profile, group: &str, change: impl FnOnce(&mut Question)) -> serde_json::Value {
+    ask(profile, group, change).unwrap()
 }
 
 /// The value as JSON, held against its published schema.

@@ -125,6 +125,9 @@ fn forged_sections() {
         let image = forged(&images[usize::from(small)], section, &edits, cut);
         let Ok(module) = UnwindModule::from_image(&image).map(Arc::new) else { return Ok(()) };
         module.frame_pointers();
+        let mut rows = Vec::new();
+        module.simple_rows(&mut |address, _| rows.push(address));
+        assert!(rows.is_sorted_by(|one, next| one < next));
         for ip in 0..16 {
             unwind_everywhere(Some(&module), 0x1000, &bytes, seed, CODE + ip * if small { 37 } else { 0x3457 });
         }
