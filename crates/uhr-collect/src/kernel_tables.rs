@@ -43,6 +43,8 @@ struct TakenIn {
     at_ns: u64,
     /// How many of its stacks were copied.
     copies: u32,
+    /// Of one of them the copy was too short.
+    is_deep: bool,
     /// The files whose rows it walks by.
     files: Vec<u32>,
 }
@@ -108,6 +110,14 @@ impl KernelTables {
         }
     }
 
+    /// A copy was too short.
+    pub(crate) fn see_deep_stack(&mut self, pid: u32) {
+        if let Some(known) = self.taken_in.get_mut(&pid).filter(|known| !known.is_deep) {
+            known.is_deep = true;
+            self.changed.insert(pid);
+        }
+    }
+
     /// The code of a process has changed, its name (it may have executed a program), or it has ended.
     pub(crate) fn see_change(&mut self, pid: u32) {
         if self.taken_in.contains_key(&pid) {
@@ -117,8 +127,8 @@ impl KernelTables {
 
     /// A process has made another.
     pub(crate) fn see_fork(&mut self, parent: u32, child: u32) {
-        if self.taken_in.contains_key(&parent) {
-            self.taken_in.entry(child).or_default();
+        if let Some(&TakenIn { is_deep, .. }) = self.taken_in.get(&parent) {
+            self.taken_in.entry(child).or_insert(TakenIn { is_deep, ..TakenIn::default() });
             self.changed.insert(child);
         }
     }
@@ -202,7 +212,7 @@ impl KernelTables {
         let files = files.into_iter().filter(is_there).collect();
         let known = self.taken_in.entry(pid).or_default();
         (known.at_ns, known.files) = (as_of_ns, files);
-        let is_in = self.tables.set_space(pid, as_of_ns, &codes).unwrap_or(false);
+        let is_in = self.tables.set_space(pid, as_of_ns, known.is_deep, &codes).unwrap_or(false);
         self.without_room += u64::from(!is_in);
     }
 

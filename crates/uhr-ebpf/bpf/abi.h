@@ -19,7 +19,9 @@ typedef long long s64;
 #define UHR_MAX_WALK 1024 /* a power of two */
 #define UHR_MAX_STEPS 8192 /* if the root is no farther than that (a step takes some 20 ns), */
 #define UHR_MAX_WINDOWS 1024 /* nor lies more than 2 MiB above (a window takes some 150 ns) */
-#define UHR_MAX_COPY 16384      /* bytes of stack */
+#define UHR_COPY 16384          /* bytes of stack */
+#define UHR_MAX_COPY 61440      /* of a deeper one: whole pages, and their number fits into 16 bits */
+#define UHR_PAGE 4096
 #define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
 #define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */
 #define UHR_HOPS 3              /* wakers behind the waker */
@@ -298,7 +300,7 @@ struct uhr_space {
     u64 as_of_ns; /* what executed a program later is another one */
     u32 first, count;
     u32 version; /* of all that were ever written another one */
-    u32 unused;
+    u32 is_deep; /* its stacks were seen to be larger than UHR_COPY, where they had to be copied */
 };
 UHR_SIZE(struct uhr_space, 24);
 
@@ -315,7 +317,7 @@ struct uhr_settings {
     u64 pid_namespace; /* inode number of uhr's; 0: it is the first, and pids are the kernel's own */
     u32 cgroup_level;  /* how deep it lies */
     u32 scope;
-    u32 copy_bytes;    /* of stack, with a sample */
+    u32 copy_bytes;    /* of stack, with a sample; of a deeper one, UHR_MAX_COPY */
     u32 follow_frame_pointers; /* instead of copying the stack */
     u32 walks_by_rows; /* where it does neither, if it can */
     u32 copies_too;    /* with a walk also the copy, to check it */

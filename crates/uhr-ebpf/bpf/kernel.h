@@ -36,7 +36,7 @@ enum {
     BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 enum { BPF_F_MMAPABLE = 1024, BPF_F_NO_PREALLOC = 1, BPF_F_USER_STACK = 256, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
-enum { BPF_RB_NO_WAKEUP = 1 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0, BPF_RB_RING_SIZE = 1 };
 
 /* Newer kernels (seen: 7.3) can take the CPU away from a thread in the middle of a program that a fork, an exec or a system
    call runs. What must not be torn by the switch holds the CPU. (Meanwhile the kernel leaves the same program out for

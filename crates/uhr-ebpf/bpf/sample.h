@@ -22,7 +22,8 @@ static __always_inline u64 *words_of(struct draft *draft)
 
 static __always_inline struct draft *draft_of(u32 number)
 {
-    return bpf_map_lookup_elem(&drafts, &number);
+    u32 place = bpf_get_smp_processor_id() * DRAFTS + number;
+    return bpf_map_lookup_elem(&drafts, &place);
 }
 
 static __always_inline void begin_sample(struct draft *draft, u32 kind, struct uhr_task task, u64 now_ns)
@@ -48,13 +49,25 @@ static __always_inline void put_registers(struct uhr_sample *sample, struct pt_r
     if ((regs->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
 }
 
+/* How much of a stack is copied: of a deep one more, until the rows of a program are there or where it is known to have such
+   stacks. Not if less was asked for than is usual, nor while the ring is half full. */
+static __always_inline u32 bytes_to_copy(struct draft *draft)
+{
+    u32 ending = draft->sample.ending;
+    bool is_first_sight = ending >= UHR_NO_SPACE && ending <= UHR_UNKNOWN_CODE;
+    if (!settings.walks_by_rows || settings.copy_bytes < UHR_COPY) return settings.copy_bytes;
+    if (!is_first_sight && !draft->walk.space.is_deep) return settings.copy_bytes;
+    u64 room = bpf_ringbuf_query(&stacks, BPF_RB_RING_SIZE) / 2;
+    return bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) + 4 * UHR_MAX_COPY < room ? UHR_MAX_COPY : settings.copy_bytes;
+}
+
 /* The program's part, behind all frames: a copy of its stack. `other`: whose it is, if not the running task's. */
 static __always_inline void put_stack_copy(struct draft *draft, struct task_struct *other)
 {
     struct uhr_sample *sample = &draft->sample;
     u32 begin = (sample->kernel_frames + sample->user_frames) * 8;
     if (begin > (UHR_MAX_FRAMES + UHR_MAX_WALK) * 8) return;
-    sample->copied = copy_stack(other, sample->sp, settings.copy_bytes, draft->payload + begin);
+    sample->copied = copy_stack(other, sample->sp, bytes_to_copy(draft), draft->payload + begin);
 }
 
 /* What a function without a frame has put on top of the stack, behind the frames. */

@@ -97,17 +97,18 @@ struct walk {
     u32 windows;  /* that were read */
 };
 
-/* Where a sample is put together: too big for the program's own stack. Each program has its own, for one can interrupt
-   the other on the same CPU. */
+/* Where a sample is put together: too big for the program's own stack. Each program has its own on each CPU, for one can
+   interrupt the other there. */
 struct draft {
     struct walk walk;
     struct uhr_sample sample;
-    u8 payload[(UHR_MAX_FRAMES + UHR_MAX_WALK) * 8 + UHR_MAX_COPY];
+    u8 payload[(UHR_MAX_FRAMES + UHR_MAX_WALK) * 8 + UHR_MAX_COPY + UHR_PAGE]; /* the page is for the verifier */
 };
 enum { DRAFT_CPU, DRAFT_FAULT, DRAFT_SCHEDULER, DRAFTS, DRAFT_LOOK = DRAFTS };
 
+/* The elements of a per-CPU map can have 32 KiB at most. The loader makes room for all CPUs. */
 struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, DRAFTS);
     __type(key, u32);
     __type(value, struct draft);

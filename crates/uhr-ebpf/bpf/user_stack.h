@@ -8,7 +8,6 @@
 
 /* Of stack at a time. Callers' frames usually lie close to each other: 2 KiB hold some twenty. */
 #define UHR_WINDOW 2048
-#define UHR_PAGE 4096
 
 /* Reads the window that begins at `from`. A stack ends somewhere, and a read across its end fails as a whole: then what
    is left of the page is read, for a page is there or it is not. False: not even that could be read. */
@@ -53,12 +52,12 @@ static __always_inline u32 follow_frame_pointers(u64 ip, u64 sp, u64 bp, struct 
     return count;
 }
 
-/* Copies up to `most` bytes of stack from `sp` on, of the running program or of another. Gives how many could be read. */
+/* Copies up to `most` bytes of stack from `sp` on, of the running program or of another. Gives how many could be read. Most
+   stacks that are not smaller can be read in one piece up to UHR_COPY. */
 static __always_inline u32 copy_stack(struct task_struct *other, u64 sp, u32 most, u8 *out)
 {
     if (most > UHR_MAX_COPY) most = UHR_MAX_COPY;
-    if (most == UHR_MAX_COPY && !read_user(other, out, UHR_MAX_COPY, sp)) return UHR_MAX_COPY;
-    u32 copied = 0;
+    u32 copied = most >= UHR_COPY && !read_user(other, out, UHR_COPY, sp) ? UHR_COPY : 0;
     for (u32 page = 0; page < UHR_MAX_COPY / UHR_PAGE + 1; page++) {
         u64 from = sp + copied;
         u32 bytes = UHR_PAGE - (from & (UHR_PAGE - 1));
@@ -67,7 +66,7 @@ static __always_inline u32 copy_stack(struct task_struct *other, u64 sp, u32 mos
         /* Known to the compiler, and not to the verifier. */
         barrier_var(bytes);
         barrier_var(copied);
-        if (bytes > UHR_PAGE || copied > UHR_MAX_COPY - UHR_PAGE) break;
+        if (bytes > UHR_PAGE || copied > UHR_MAX_COPY) break;
         if (read_user(other, out + copied, bytes, from)) break;
         copied += bytes;
     }

@@ -1,7 +1,11 @@
 //! The layouts of `bpf/abi.h`. The only file that knows them; the sizes are held against those that the C side asserts.
 
-/// Bytes of stack in one event, at most.
-pub const MAX_COPY_BYTES: u32 = 16 << 10;
+/// Bytes of stack in one event, of most stacks
+pub(crate) const COPY_BYTES: u32 = 16 << 10;
+/// and of deeper ones.
+pub const MAX_COPY_BYTES: u32 = 60 << 10;
+/// Programs of one CPU that each put a sample together.
+pub(crate) const DRAFTS: usize = 3;
 /// Slots of waits in one event.
 pub(crate) const SLOTS: usize = 12;
 /// Wakers behind the waker.
@@ -138,7 +142,7 @@ plain! {
     /// struct uhr_code
     Code = 40 { start: u64, end: u64, bias: u64, root: u64, table: u32, how: u32, }
     /// struct uhr_space
-    Space = 24 { as_of_ns: u64, first: u32, count: u32, version: u32, unused: u32, }
+    Space = 24 { as_of_ns: u64, first: u32, count: u32, version: u32, is_deep: u32, }
     /// struct uhr_cursor
     Cursor = 16 { from: u64, next: u64, }
 }

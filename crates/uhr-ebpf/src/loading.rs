@@ -24,6 +24,10 @@ pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
         if name == ".rodata.settings" {
             map.set_initial_value(abi::bytes(&settings)).map_err(LoadError::bpf("writing the settings"))?;
         }
+        if name == "drafts" {
+            let cpus = libbpf_rs::num_possible_cpus().map_err(LoadError::bpf("counting the CPUs"))?;
+            map.set_max_entries((cpus * abi::DRAFTS) as u32).map_err(LoadError::bpf("sizing a map"))?;
+        }
         if let Some((_, bytes)) = options.rings().into_iter().find(|ring| ring.0 == name) {
             map.set_max_entries(bytes).map_err(LoadError::bpf("sizing the ring"))?;
         }

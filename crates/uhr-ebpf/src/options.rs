@@ -36,7 +36,8 @@ pub struct Options {
     pub cpus: Vec<i32>,
     /// Ticks a second and CPU.
     pub frequency: u32,
-    /// Bytes of stack to copy with a sample, at most [`MAX_COPY_BYTES`](crate::MAX_COPY_BYTES).
+    /// Bytes of stack to copy with a sample, at most [`MAX_COPY_BYTES`](crate::MAX_COPY_BYTES). Not less than what is usual:
+    /// of deep stacks that much.
     pub copy_bytes: u32,
     /// Follow frame pointers in the kernel instead of copying stacks.
     pub frame_pointers: bool,
@@ -68,13 +69,13 @@ impl Options {
             scope,
             cpus,
             frequency: 999,
-            copy_bytes: abi::MAX_COPY_BYTES,
+            copy_bytes: abi::COPY_BYTES,
             frame_pointers: false,
             rows: true,
             copies_too: false,
             fault_period: 61,
             // Half of the ring, if all have to be copied: samples go on meanwhile.
-            looks_a_pass: ring_bytes / 2 / (abi::MAX_COPY_BYTES + 2048),
+            looks_a_pass: ring_bytes / 2 / (abi::COPY_BYTES + 2048),
             counting: Counting::default(),
             calibration: RandomState::new().hash_one(std::process::id()),
             ring_bytes,

@@ -120,7 +120,11 @@ impl Pipeline {
             }),
             stack: sample.stack,
         };
-        self.stack(&as_perf, (sample.head.pid, sample.head.tid), sample.head.time_ns)
+        let found = self.stack(&as_perf, (sample.head.pid, sample.head.tid), sample.head.time_ns);
+        if let Some(tables) = self.kernel_tables.as_mut().filter(|_| found.1 == StackEnding::CopyTooShort) {
+            tables.see_deep_stack(sample.head.pid);
+        }
+        found
     }
 
     fn woken(&mut self, woken: &Woken) {

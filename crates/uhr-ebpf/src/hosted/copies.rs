@@ -5,7 +5,7 @@ use uhr_unwind::SimpleRow::{First, FromSp, Uncovered};
 
 use super::machine::{From, How, Machine, PAGE};
 use super::planted::{CODE, STACK, START};
-use crate::MAX_COPY_BYTES;
+use crate::abi::{COPY_BYTES, MAX_COPY_BYTES};
 use crate::tables::WalkBy;
 
 /// A stack of this many pages, each byte by its place.
@@ -16,10 +16,10 @@ fn stack(pages: u64) -> Vec<u8> {
 #[test]
 fn stacks_are_copied_up_to_their_end_or_to_what_fits() {
     let mut machine = Machine::new();
-    let bytes = stack(6);
+    let bytes = stack(18);
     machine.put_memory(STACK, &bytes);
     for from_outside in [false, true] {
-        for from in [0, 8, 4088, 4096, 5000, 8192, 8200, 12_000, 20_000, 24_568, 24_575] {
+        for from in [0, 8, 4088, 4096, 5000, 12_288, 12_296, 40_000, 57_344, 57_352, 69_632, 73_720, 73_727] {
             for kernel_frames in [0, 127] {
                 let how = How { from_outside, kernel_frames, ..How::default() };
                 let taken = machine.sample(From { ip: CODE, sp: STACK + from, bp: 0 }, how);
@@ -30,7 +30,7 @@ fn stacks_are_copied_up_to_their_end_or_to_what_fits() {
             }
         }
     }
-    for sp in [STACK - 1, STACK - PAGE, STACK + 6 * PAGE, 0, u64::MAX, u64::MAX - 100] {
+    for sp in [STACK - 1, STACK - PAGE, STACK + 18 * PAGE, 0, u64::MAX, u64::MAX - 100] {
         let taken = machine.sample(From { ip: CODE, sp, bp: 0 }, How::default());
         assert!(taken.sample().stack.is_empty(), "{sp:x}");
     }
@@ -52,5 +52,37 @@ fn a_walk_that_is_to_be_checked_has_its_copy_with_it() {
     let sample = taken.sample();
     assert_eq!(taken.frames().len(), 1023);
     assert_eq!(taken.ending(), "to the first function");
-    assert!(sample.stack == &crate::abi::words(&words)[..MAX_COPY_BYTES as usize]);
+    assert!(sample.stack == &crate::abi::words(&words)[..COPY_BYTES as usize]);
+}
+
+#[test]
+fn deep_stacks_are_copied_until_rows_are_there_or_where_rows_do_not_help() {
+    let mut machine = Machine::new();
+    machine.put_memory(STACK, &stack(18));
+    let from = From { ip: CODE, sp: STACK + 8, bp: 0 };
+    let copied = |machine: &mut Machine, how| machine.sample(from, how).sample().stack.len() as u32;
+    assert_eq!(copied(&mut machine, How::default()), MAX_COPY_BYTES, "the process is not known");
+    // For others room is left.
+    for (bytes_in_ring, expected) in [(3 << 20, MAX_COPY_BYTES), (4 << 20, COPY_BYTES), (8 << 20, COPY_BYTES)]
+    {
+        assert_eq!(copied(&mut machine, How { bytes_in_ring, ..How::default() }), expected);
+    }
+    for (asked, expected) in
+        [(1024, 1024), (COPY_BYTES - 8, COPY_BYTES - 8), (COPY_BYTES + 8, MAX_COPY_BYTES)]
+    {
+        assert_eq!(copied(&mut machine, How { copy_bytes: Some(asked), ..How::default() }), expected);
+    }
+    let ways = [
+        (WalkBy::Nothing, MAX_COPY_BYTES), // its rows are being compiled
+        (WalkBy::ReadingCode, COPY_BYTES), // of code that has none
+    ];
+    for (by, expected) in ways {
+        machine.remap(CODE..CODE + 0x1000, by);
+        for is_deep in [false, true] {
+            machine.is_deep = is_deep;
+            machine.put_space();
+            let expected = if is_deep { MAX_COPY_BYTES } else { expected };
+            assert_eq!(copied(&mut machine, How::default()), expected, "{by:?} {is_deep}");
+        }
+    }
 }

@@ -131,7 +131,7 @@ impl Forger {
         for at in [0, CODES as u64 - MAPPINGS] {
             machine.put_entries(at, &codes);
         }
-        let mut space = abi::Space { as_of_ns: 0, first: 0, count: MAPPINGS as u32, version: 1, unused: 0 };
+        let mut space = abi::Space { as_of_ns: 0, first: 0, count: MAPPINGS as u32, version: 1, is_deep: 0 };
         if self.forges() {
             space.version = self.random.pick(&[0, 2, 0x1_0001, u32::MAX]);
         }
@@ -178,7 +178,8 @@ fn forged_tables_and_stacks_do_no_harm() {
                 copies_too: forger.random.below(4) == 0,
                 from_outside: forger.random.below(3) == 0,
                 kernel_frames: forger.random.pick(&[0, 1, 126, 127]),
-                exec_ns: 0,
+                copy_bytes: Some(forger.random.pick(&[64, abi::COPY_BYTES, abi::MAX_COPY_BYTES])),
+                ..How::default()
             };
             let taken = machine.sample(forger.registers(), how);
             let sample = taken.sample();

@@ -20,7 +20,8 @@ const CODES: u32 = 5;
 const SPACE: u32 = 6;
 const SETTINGS: u32 = 7;
 const CLEAR: u32 = 8;
-const SAMPLE: u32 = 9;
+const RING: u32 = 9;
+const SAMPLE: u32 = 10;
 
 /// The process that is walked.
 const PID: u32 = 7;
@@ -73,6 +74,10 @@ pub(super) struct How {
     pub(super) kernel_frames: u16,
     /// When the thread last executed a program.
     pub(super) exec_ns: u64,
+    /// Bytes of stack to copy, if not as many as usual.
+    pub(super) copy_bytes: Option<u32>,
+    /// What waits in the ring, of 8 MiB.
+    pub(super) bytes_in_ring: u64,
 }
 
 /// A machine with one process.
@@ -84,6 +89,8 @@ pub(super) struct Machine {
     next_table: u32,
     version: u32,
     codes: Vec<Code>,
+    /// The process was seen to have deep stacks.
+    pub(super) is_deep: bool,
 }
 
 impl Drop for Machine {
@@ -104,6 +111,7 @@ impl Machine {
             next_table: 0,
             version: 0,
             codes: Vec::new(),
+            is_deep: false,
         }
     }
 
@@ -194,7 +202,13 @@ impl Machine {
         self.put_entries(0, &entries);
         self.version += 1;
         let (count, version) = (entries.len() as u32, self.version);
-        self.put_raw_space(&abi::Space { as_of_ns: AS_OF_NS, first: 0, count, version, unused: 0 });
+        self.put_raw_space(&abi::Space {
+            as_of_ns: AS_OF_NS,
+            first: 0,
+            count,
+            version,
+            is_deep: self.is_deep.into(),
+        });
     }
 
     pub(super) fn put_entries(&mut self, at: u64, entries: &[abi::Code]) {
@@ -215,13 +229,14 @@ impl Machine {
     /// Takes a sample of the process as it was put.
     pub(super) fn sample(&mut self, from: From, how: How) -> Taken {
         let settings = abi::Settings {
-            copy_bytes: abi::MAX_COPY_BYTES,
+            copy_bytes: how.copy_bytes.unwrap_or(abi::COPY_BYTES),
             follow_frame_pointers: how.by_frame_pointers.into(),
             walks_by_rows: 1,
             copies_too: how.copies_too.into(),
             ..zeroed()
         };
         self.ask(SETTINGS, 0, 0, abi::bytes(&settings));
+        self.ask(RING, 0, how.bytes_in_ring, &[]);
         let head = abi::Head { kind: abi::CPU, cpu: 0, time_ns: 0, pid: PID, tid: PID };
         let From { ip, sp, bp } = from;
         let kernel_frames = how.kernel_frames;

@@ -44,7 +44,7 @@ fn versions_are_told_apart_in_all_their_bits() {
         for (words, table) in (3..).zip(files) {
             machine.remap(code.clone(), WalkBy::Rows(table));
             machine.put_space();
-            let space = |version| Space { as_of_ns: AS_OF_NS, first: 0, count: 2, version, unused: 0 };
+            let space = |version| Space { as_of_ns: AS_OF_NS, first: 0, count: 2, version, is_deep: 0 };
             // The other file has the version next to it, or one that differs in its highest bit alone.
             let flip = if words == 3 { 0 } else { 1 << 31 };
             machine.put_raw_space(&space(version ^ flip));

@@ -169,12 +169,12 @@ impl Tables {
         }
     }
 
-    /// Says where a process has its code, as it was at `as_of_ns` (CLOCK_MONOTONIC): sorted, without overlaps. False: there is
-    /// no room for it.
+    /// Says where a process has its code, as it was at `as_of_ns` (CLOCK_MONOTONIC): sorted, without overlaps; and whether its
+    /// stacks are deep, where they have to be copied. False: there is no room for it.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn set_space(&mut self, pid: u32, as_of_ns: u64, codes: &[Code]) -> io::Result<bool> {
+    pub fn set_space(&mut self, pid: u32, as_of_ns: u64, is_deep: bool, codes: &[Code]) -> io::Result<bool> {
         if codes.len() > abi::CODES_OF_ONE {
             self.forget(pid);
             return Ok(false);
@@ -188,7 +188,7 @@ impl Tables {
         }
         self.version = self.version.wrapping_add(1);
         let (first, count, version) = (piece.start, codes.len() as u32, self.version);
-        let space = abi::Space { as_of_ns, first, count, version, unused: 0 };
+        let space = abi::Space { as_of_ns, first, count, version, is_deep: is_deep.into() };
         let updated = update(&self.spaces, &pid.to_ne_bytes(), abi::bytes(&space));
         if let Some(old) = self.processes.insert(pid, piece) {
             self.entries.give_up(old);

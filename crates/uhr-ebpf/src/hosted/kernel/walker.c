@@ -11,7 +11,7 @@
 #include "../../../bpf/sample.h"
 #undef const
 
-enum { MEMORY = 1, FORGET, WORDS, TABLE, CODES, SPACE, SETTINGS, CLEAR, SAMPLE };
+enum { MEMORY = 1, FORGET, WORDS, TABLE, CODES, SPACE, SETTINGS, CLEAR, RING, SAMPLE };
 
 struct request {
     u32 kind;
@@ -130,6 +130,14 @@ u32 bpf_get_smp_processor_id(void)
     return 0;
 }
 
+/* As a request says. */
+static u64 bytes_in_ring;
+
+u64 bpf_ringbuf_query(void *ring, u64 what)
+{
+    return what == BPF_RB_RING_SIZE ? 8 << 20 : bytes_in_ring;
+}
+
 static bool is_sent;
 
 long bpf_ringbuf_output(void *ring, void *event, u64 bytes, u64 flags)
@@ -215,6 +223,7 @@ static void answer(struct request *request, u8 *content)
     case SPACE: put(&spaces, request->number, 0, content, request->bytes); break;
     case SETTINGS: settings = *(struct uhr_settings *)content; break;
     case CLEAR: clear(); break;
+    case RING: bytes_in_ring = request->at; break;
     case SAMPLE: take_sample(request, (struct uhr_sample *)content); break;
     default: stop("a request of no known kind");
     }

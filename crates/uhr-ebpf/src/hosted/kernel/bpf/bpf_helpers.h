@@ -28,6 +28,7 @@ long bpf_probe_read_kernel(void *to, u32 bytes, void *from);
 long bpf_copy_from_user_task(void *to, u32 bytes, void *from, void *task, u64 flags);
 long bpf_loop(u32 times, void *each, void *context, u64 flags);
 long bpf_ringbuf_output(void *ring, void *event, u64 bytes, u64 flags);
+u64 bpf_ringbuf_query(void *ring, u64 what);
 u64 bpf_ktime_get_ns(void);
 u32 bpf_get_smp_processor_id(void);
 u64 bpf_get_current_ancestor_cgroup_id(int level);
