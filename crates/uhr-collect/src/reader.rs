@@ -1,6 +1,8 @@
 //! The thread that empties the rings. It does nothing else, so that a ring of 512 KiB, which holds 31 stack copies of
 //! 16 KiB, never waits for an unwinder or a disk.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,9 +30,9 @@ const PAUSE_AFTER_NEWS: Duration = Duration::from_millis(10);
 const EMPTY_BATCHES: u32 = 3;
 /// Batches on the way to the pipeline. When it falls further behind, the next batch grows.
 const BATCHES: usize = 4;
-/// A batch of so many bytes grows no more: the reader waits, the rings fill, and the kernel counts what it has to drop.
-/// Memory stays bounded and nothing is lost unseen. (A pass adds at most what the rings hold.)
-const BATCH_BYTES: usize = 32 << 20;
+/// With so many bytes on the way a batch grows no more: the reader waits, the rings fill, and the kernel counts what it has to
+/// drop. Memory stays bounded and nothing is lost unseen. (A pass adds at most what the rings hold.)
+const BYTES_ON_THE_WAY: usize = 32 << 20;
 
 /// Passes without a record after the last target has gone, before that is the end.
 const QUIET_PASSES: u32 = 5;
@@ -173,6 +175,7 @@ pub(crate) struct Stopped {
 #[derive(Debug)]
 pub(crate) struct Reader {
     batches: Receiver<Batch>,
+    on_the_way: Arc<AtomicUsize>,
     orders: Sender<Order>,
     /// `None` when it was stopped.
     thread: Option<JoinHandle<Stopped>>,
@@ -182,15 +185,19 @@ impl Reader {
     pub(crate) fn start(source: Source) -> Result<Self, CollectError> {
         let (batch_sender, batches) = sync_channel(BATCHES);
         let (orders, order_receiver) = channel();
+        let on_the_way = Arc::default();
+        let line = Line { batches: batch_sender, on_the_way: Arc::clone(&on_the_way) };
         let thread = std::thread::Builder::new()
             .name("uhr-reader".to_owned())
-            .spawn(move || read(source, &batch_sender, &order_receiver))
+            .spawn(move || read(source, &line, &order_receiver))
             .map_err(|source| CollectError::System { step: "starting a thread", source })?;
-        Ok(Self { batches, orders, thread: Some(thread) })
+        Ok(Self { batches, on_the_way, orders, thread: Some(thread) })
     }
 
     pub(crate) fn receive(&self, timeout: Duration) -> Result<Batch, RecvTimeoutError> {
-        self.batches.recv_timeout(timeout)
+        let batch = self.batches.recv_timeout(timeout)?;
+        self.on_the_way.fetch_sub(batch.bytes.len(), Ordering::Relaxed);
+        Ok(batch)
     }
 
     /// Attaches to a thread that has begun.
@@ -215,7 +222,7 @@ impl Reader {
     }
 }
 
-fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order>) -> Stopped {
+fn read(mut source: Source, line: &Line, orders: &Receiver<Order>) -> Stopped {
     // On a busy machine it waits for its turn longer than a ring takes to fill.
     hurry_this_thread();
     let decoder = source.session.decoder();
@@ -267,7 +274,7 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
         if empty > EMPTY_BATCHES && waiting.is_none() && !is_last {
             continue;
         }
-        let handed_on = hand_on(batches, waiting.take(), batch, is_last);
+        let handed_on = line.hand_on(waiting.take(), batch, is_last);
         waiting = match handed_on {
             Ok(rest) if !is_last => rest,
             _ => return Stopped { source, at_ns, calls_refused: looks.windows.into_refused() },
@@ -275,27 +282,41 @@ fn read(mut source: Source, batches: &SyncSender<Batch>, orders: &Receiver<Order
     }
 }
 
-/// Hands a batch on, behind the one that waits; where the pipeline has enough to do, it is given back to wait in its turn.
-fn hand_on(
-    batches: &SyncSender<Batch>,
-    waiting: Option<Batch>,
-    next: Batch,
-    is_last: bool,
-) -> Result<Option<Batch>, Disconnected> {
-    let batch = match waiting {
-        Some(mut batch) => {
-            batch.append(next);
-            batch
+/// The way to the pipeline.
+struct Line {
+    batches: SyncSender<Batch>,
+    /// Bytes of the batches that the pipeline has not received yet.
+    on_the_way: Arc<AtomicUsize>,
+}
+
+impl Line {
+    /// Hands a batch on, behind the one that waits; where the pipeline has enough to do, it is given back to wait in its turn.
+    fn hand_on(
+        &self,
+        waiting: Option<Batch>,
+        next: Batch,
+        is_last: bool,
+    ) -> Result<Option<Batch>, Disconnected> {
+        let batch = match waiting {
+            Some(mut batch) => {
+                batch.append(next);
+                batch
+            }
+            None => next,
+        };
+        let bytes = batch.bytes.len();
+        let others = self.on_the_way.fetch_add(bytes, Ordering::Relaxed);
+        if is_last || bytes + others >= BYTES_ON_THE_WAY {
+            return self.batches.send(batch).map(|()| None).map_err(|_| Disconnected);
         }
-        None => next,
-    };
-    if is_last || batch.bytes.len() >= BATCH_BYTES {
-        return batches.send(batch).map(|()| None).map_err(|_| Disconnected);
-    }
-    match batches.try_send(batch) {
-        Ok(()) => Ok(None),
-        Err(TrySendError::Full(batch)) => Ok(Some(batch)),
-        Err(TrySendError::Disconnected(_)) => Err(Disconnected),
+        match self.batches.try_send(batch) {
+            Ok(()) => Ok(None),
+            Err(TrySendError::Full(batch)) => {
+                self.on_the_way.fetch_sub(bytes, Ordering::Relaxed);
+                Ok(Some(batch))
+            }
+            Err(TrySendError::Disconnected(_)) => Err(Disconnected),
+        }
     }
 }
 
@@ -361,21 +382,45 @@ mod tests {
         batch
     }
 
+    fn line(places: usize) -> (Line, Receiver<Batch>) {
+        let (sender, batches) = sync_channel(places);
+        (Line { batches: sender, on_the_way: Arc::default() }, batches)
+    }
+
     #[test]
     fn while_the_pipeline_is_busy_batches_grow_and_nothing_is_lost() {
-        let (sender, batches) = sync_channel(1);
+        let (line, batches) = line(1);
         let mut waiting = None;
         for pass in 0..5 {
             let next = batch(pass, &[&[pass as u8; 8], &[pass as u8; 3]]);
-            waiting = hand_on(&sender, waiting, next, false).ok().unwrap();
+            waiting = line.hand_on(waiting, next, false).ok().unwrap();
         }
+        assert_eq!(line.on_the_way.load(Ordering::Relaxed), 11);
         assert_eq!(batches.recv().unwrap().started_ns, 0);
-        assert!(hand_on(&sender, waiting, batch(5, &[]), true).ok().unwrap().is_none());
+        assert!(line.hand_on(waiting, batch(5, &[]), true).ok().unwrap().is_none());
         let grown = batches.recv().unwrap();
         assert_eq!(grown.started_ns, 5);
         assert_eq!(grown.records, [(1, 8), (1, 3)].repeat(4));
         assert_eq!(grown.bytes, [1, 2, 3, 4].map(|pass| [pass; 11]).concat());
         drop(batches);
-        assert!(hand_on(&sender, None, batch(6, &[]), false).is_err());
+        assert!(line.hand_on(None, batch(6, &[]), false).is_err());
+    }
+
+    #[test]
+    fn all_that_is_on_the_way_counts_against_the_limit() {
+        let (line, batches) = line(4);
+        let large = || Batch { bytes: vec![0; BYTES_ON_THE_WAY / 2], ..Batch::default() };
+        for _ in 0..4 {
+            assert!(line.hand_on(None, large(), false).ok().unwrap().is_none());
+        }
+        // The line is full, and the reader has to wait until the pipeline takes one.
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| line.hand_on(None, large(), false).ok().unwrap());
+            assert_eq!(
+                (0..5).map(|_| batches.recv().unwrap().bytes.len()).sum::<usize>(),
+                5 * BYTES_ON_THE_WAY / 2
+            );
+            assert!(reader.join().unwrap().is_none());
+        });
     }
 }

@@ -5,6 +5,7 @@
 //! the stack, of a function that has pushed nothing; the frame pointer, which comes earlier where the code is known to keep it.
 //! What is found counts only if it can be a return address: it lies in executable memory, behind a call.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -20,8 +21,8 @@ use super::walk::{Frame, Place, Walk};
 
 /// Addresses whose code is kept, a quarter of a megabyte of a process with much generated code.
 const MAX_ADDRESSES: usize = 4096;
-/// Addresses whose exits are kept, half a megabyte too.
-const MAX_SEARCHED: usize = 2048;
+/// Addresses whose exits are kept, some 100 bytes each.
+const MAX_SEARCHED: usize = 8192;
 /// A search for exits takes up to 0.3 ms in forged code, and some us in other: so many may be new in one stack.
 const MAX_SEARCHES: u32 = 64;
 /// How long a function without a frame is at most.
@@ -31,7 +32,7 @@ const MAX_START_FRAME: u64 = 16;
 /// How far above the stack pointer a frame pointer can be believed without seeing what it points to.
 const MAX_FRAME: u64 = 1 << 20;
 
-/// What was read of the code of one process, by address, until its mappings change.
+/// What was read of the code of one process, by address, until the mapping there changes.
 #[derive(Clone, Default, Debug)]
 pub(super) struct CodeCache {
     around: FxHashMap<u64, Option<CodeAround>>,
@@ -41,9 +42,19 @@ pub(super) struct CodeCache {
 }
 
 impl CodeCache {
-    pub(super) fn clear(&mut self) {
-        self.around.clear();
-        self.exits.clear();
+    /// Other code is there now.
+    pub(super) fn forget_in(&mut self, range: Range<Avma>) {
+        self.exits.retain(|&address, _| !range.contains(&Avma(address)));
+        self.see_growth(range);
+    }
+
+    /// Memory with generated code has grown, or was protected otherwise: a JVM does that all the time. Most of the code is still
+    /// the same, and of other code the exits lead to no return address and are looked for anew.
+    pub(super) fn see_growth(&mut self, range: Range<Avma>) {
+        // What is read around an address can begin before it.
+        let range = Avma(range.start.0.saturating_sub(CodeAround::AFTER as u64))
+            ..Avma(range.end.0.saturating_add(CodeAround::BEFORE as u64));
+        self.around.retain(|&address, _| !range.contains(&Avma(address)));
     }
 
     /// Another stack is walked.
@@ -206,7 +217,7 @@ impl Walk<'_> {
         if exit.loses_bp {
             caller.set(RBP, None);
         }
-        for (register, offset) in exit.popped.into_iter().flatten() {
+        for (register, offset) in exit.popped() {
             caller.set(register, self.stack.word(base.wrapping_add_signed(offset)).ok());
         }
         Ok(caller)

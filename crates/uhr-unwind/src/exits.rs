@@ -12,11 +12,14 @@ use super::registers::RBP;
 
 /// Instructions that are looked at. A JVM's compiler puts whole programs into one function.
 const MAX_INSTRUCTIONS: usize = 4096;
+/// When the first way out is found, others are looked for among as many again, and these: a JVM's compiler makes functions of
+/// thousands of instructions, of which nearly all lead to the same.
+const FURTHER: usize = 64;
 /// Different ways out that are tried. A call that does not return leads into the function behind it, whose exit is not ours.
 const MAX_EXITS: usize = 4;
 /// Pieces of code that are read, and their length.
 const MAX_READS: usize = 256;
-const WINDOW: usize = 256;
+const WINDOW: usize = 1024;
 /// The longest instruction.
 const MAX_BYTES: usize = 15;
 
@@ -31,8 +34,18 @@ pub(super) struct Exit {
     pub(super) loses_bp: bool,
     /// Whether nothing but this can happen from here on: no branch, no call.
     pub(super) is_straight: bool,
-    /// Registers that are popped on the way, under their DWARF numbers, and where.
-    pub(super) popped: [Option<(u8, i64)>; 6],
+    /// Where each of [`KEPT`] is popped on the way.
+    popped: [Option<i16>; KEPT.len()],
+}
+
+/// DWARF's numbers of the registers that a function must leave as they were, but for rsp.
+const KEPT: [u8; 6] = [3, RBP, 12, 13, 14, 15];
+
+impl Exit {
+    /// Registers that are popped on the way, under their DWARF numbers, and where, counted as the return address is.
+    pub(super) fn popped(&self) -> impl Iterator<Item = (u8, i64)> {
+        KEPT.into_iter().zip(self.popped).filter_map(|(register, at)| Some((register, i64::from(at?) * 8)))
+    }
 }
 
 /// What rbp is on a way out, once the function has gone some of it.
@@ -62,6 +75,7 @@ pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
     let mut found: Vec<Exit> = Vec::new();
     let (mut seen, mut infos) = (FxHashSet::default(), InstructionInfoFactory::new());
     let (mut bytes, mut from, mut length, mut reads) = ([0; WINDOW], 0, 0, 0);
+    let mut first = None;
     let nothing_done = Exit { is_straight: true, ..Exit::default() };
     let mut ways = vec![Way { at: start, bp: Bp::Same, exit: nothing_done }];
     while let Some(mut way) = ways.pop() {
@@ -101,7 +115,8 @@ pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
             }
             _ => {}
         }
-        if found.len() >= MAX_EXITS {
+        first = first.or((!found.is_empty()).then_some(seen.len()));
+        if found.len() >= MAX_EXITS || first.is_some_and(|first| seen.len() > 2 * first + FURTHER) {
             break;
         }
     }
@@ -180,14 +195,13 @@ impl Way {
 
     fn pop(&mut self, register: Register) -> bool {
         let at = self.exit.return_address;
-        let number = dwarf_number(register);
+        let kept = place_in_kept(register);
         // What was pushed on the way is the register's own value.
         let is_saved = self.exit.from_bp || at >= 0;
-        if is_saved && let Some(number) = number {
-            let popped = &mut self.exit.popped;
-            let own = popped.iter().position(|slot| slot.is_some_and(|(popped, _)| popped == number));
-            let Some(slot) = own.or_else(|| popped.iter().position(Option::is_none)) else { return false };
-            popped[slot] = Some((number, at));
+        if is_saved && let Some(slot) = kept.and_then(|kept| self.exit.popped.get_mut(kept)) {
+            // Nobody pops from a stack that is not aligned, or from so large a frame.
+            let Ok(words) = i16::try_from(at / 8) else { return false };
+            *slot = Some(words).filter(|_| at % 8 == 0);
         }
         if register == Register::RBP {
             self.bp = if is_saved { Bp::Callers } else { Bp::Same };
@@ -204,17 +218,11 @@ impl Way {
     }
 }
 
-/// DWARF's number of a register that a function must leave as it was.
-fn dwarf_number(register: Register) -> Option<u8> {
-    Some(match register {
-        Register::RBX => 3,
-        Register::RBP => RBP,
-        Register::R12 => 12,
-        Register::R13 => 13,
-        Register::R14 => 14,
-        Register::R15 => 15,
-        _ => return None,
-    })
+/// Where a register stands in [`KEPT`].
+fn place_in_kept(register: Register) -> Option<usize> {
+    const IN_ORDER: [Register; KEPT.len()] =
+        [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+    IN_ORDER.iter().position(|&kept| kept == register)
 }
 
 #[cfg(test)]
@@ -243,10 +251,10 @@ mod tests {
         assert_eq!(of(&at_start), [Exit::default()]);
         let saved = of(&[0x48, 0x81, 0xc4, 0x00, 0x01, 0, 0, 0x5b, 0x5d, 0x41, 0x5c, 0xc3]);
         assert_eq!(saved[0].return_address, 0x118);
-        assert_eq!(saved[0].popped[..4], [Some((3, 0x100)), Some((6, 0x108)), Some((12, 0x110)), None]);
+        assert!(saved[0].popped().eq([(3, 0x100), (6, 0x108), (12, 0x110)]));
         // leave; ret
         let leave = of(&[0xc9, 0xc3])[0];
-        assert_eq!((leave.return_address, leave.from_bp, leave.popped[0]), (8, true, Some((6, 0))));
+        assert_eq!((leave.return_address, leave.from_bp, leave.popped().next()), (8, true, Some((6, 0))));
         // push %rbp; mov %rsp,%rbp; sub $32,%rsp; leave; ret
         let whole = of(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0xc9, 0xc3]);
         assert_eq!(whole, [straight(Exit::default())]);
@@ -270,7 +278,8 @@ mod tests {
     fn both_sides_of_a_branch() {
         // je +6; add $8,%rsp; pop %rbx; ret; add $40,%rsp; pop %rbp; ret
         let code = [0x74, 0x06, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3, 0x48, 0x83, 0xc4, 0x28, 0x5d, 0xc3];
-        let found: Vec<_> = of(&code).iter().map(|exit| (exit.return_address, exit.popped[0])).collect();
+        let found: Vec<_> =
+            of(&code).iter().map(|exit| (exit.return_address, exit.popped().next())).collect();
         assert_eq!(found, [(16, Some((3, 8))), (48, Some((6, 40)))]);
         // xor %ebp,%ebp; ret
         assert!(of(&[0x31, 0xed, 0xc3])[0].loses_bp);

@@ -35,17 +35,23 @@ impl ProcessUnwinder {
     /// file, where code is taken to keep frame pointers unless its instructions say otherwise. True if code of another file
     /// was there.
     pub fn map(&mut self, range: Range<Avma>, offset: FileOffset, module: Option<Arc<UnwindModule>>) -> bool {
-        self.code.clear();
-        self.mappings.insert(range, offset, module) == Removed::OfFile
+        let is_generated = module.is_none();
+        let removed = self.mappings.insert(range.clone(), offset, module);
+        match removed {
+            Removed::Nothing => {}
+            Removed::Generated if is_generated => self.code.see_growth(range),
+            Removed::Generated | Removed::OfFile => self.code.forget_in(range),
+        }
+        removed == Removed::OfFile
     }
 
     /// Takes out what is mapped in `range`; mappings that it cuts keep their rest. True if code of a file was
     /// there.
     pub fn unmap(&mut self, range: Range<Avma>) -> bool {
         // Most of what a process maps is data in new places: code that was read stays as it is.
-        let removed = self.mappings.remove(range);
+        let removed = self.mappings.remove(range.clone());
         if removed != Removed::Nothing {
-            self.code.clear();
+            self.code.forget_in(range);
         }
         removed == Removed::OfFile
     }
