@@ -24,6 +24,11 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
+    /// Whether it is data without anything of its own, of which two neighbours are one mapping to the kernel too.
+    fn is_plain(&self) -> bool {
+        self.code.is_none() && self.name.is_none() && self.region != Region::File
+    }
+
     /// Whether a program can have named it since it was made: anonymous memory, shared or not.
     pub(crate) fn may_be_named(&self) -> bool {
         let is_anonymous = matches!(self.region, Region::Anonymous | Region::Shared);
@@ -39,33 +44,25 @@ pub(crate) struct MappedCode {
     pub(crate) segments: Arc<Segments>,
 }
 
+/// Mappings of a process that are known at once, as many as the kernel lets it have (`vm.max_map_count`). Beyond that data is
+/// forgotten, and faults there are of unknown memory.
+const MAX_MAPPINGS: usize = 65_530;
+
 /// The mappings of one process, as far as the kernel has told of them. `munmap` and `mremap` give no record, so what is
-/// here may be gone: a newer mapping replaces what it covers, and a fork copies.
+/// here may be gone: a newer mapping replaces what it covers. Processes that were forked share theirs until one maps something.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AddressSpace(BTreeMap<Avma, Mapped>);
+pub(crate) struct AddressSpace(Arc<BTreeMap<Avma, Mapped>>);
 
 impl AddressSpace {
     /// Adds a mapping; what it covers of older ones is cut away.
     pub(crate) fn map(&mut self, start: Avma, mapped: Mapped) {
-        let overlapping: Vec<Avma> = self
-            .0
-            .range(..mapped.end)
-            .rev()
-            .take_while(|(_, old)| old.end > start)
-            .map(|(&old_start, _)| old_start)
-            .collect();
-        for old_start in overlapping {
-            let Some(old) = self.0.remove(&old_start) else { continue };
-            if old_start < start {
-                self.0.insert(old_start, Mapped { end: start, ..old.clone() });
-            }
-            if old.end > mapped.end {
-                let skipped = mapped.end.0 - old_start.0;
-                let file_offset = FileOffset(old.file_offset.0.wrapping_add(skipped));
-                self.0.insert(mapped.end, Mapped { file_offset, ..old });
-            }
+        let known = Arc::make_mut(&mut self.0);
+        if known.len() >= MAX_MAPPINGS {
+            known.retain(|_, mapped| mapped.code.is_some());
         }
-        self.0.insert(start, mapped);
+        make_room(known, start, mapped.end);
+        let (start, mapped) = join(known, start, mapped);
+        known.insert(start, mapped);
     }
 
     /// The mapping that holds an address.
@@ -123,6 +120,42 @@ impl AddressSpace {
     }
 }
 
+/// Cuts away what is mapped in a range.
+fn make_room(known: &mut BTreeMap<Avma, Mapped>, start: Avma, end: Avma) {
+    let overlapping = known.range(..end).rev().take_while(|(_, old)| old.end > start);
+    let overlapping: Vec<Avma> = overlapping.map(|(&old_start, _)| old_start).collect();
+    for old_start in overlapping {
+        let Some(old) = known.remove(&old_start) else { continue };
+        if old_start < start {
+            known.insert(old_start, Mapped { end: start, ..old.clone() });
+        }
+        if old.end > end {
+            let file_offset = FileOffset(old.file_offset.0.wrapping_add(end.0 - old_start.0));
+            known.insert(end, Mapped { file_offset, ..old });
+        }
+    }
+}
+
+/// Takes neighbours out that are one mapping with this one: an allocator maps thousands of pieces.
+fn join(known: &mut BTreeMap<Avma, Mapped>, mut start: Avma, mut mapped: Mapped) -> (Avma, Mapped) {
+    let is_one = |other: &Mapped, mapped: &Mapped| {
+        let is_alike = (other.region, other.asked_ns) == (mapped.region, mapped.asked_ns);
+        is_alike && other.is_plain() && mapped.is_plain()
+    };
+    if let Some((&below, _)) =
+        known.range(..start).next_back().filter(|(_, below)| below.end == start && is_one(below, &mapped))
+    {
+        known.remove(&below);
+        start = below;
+    }
+    if known.get(&mapped.end).is_some_and(|above| is_one(above, &mapped))
+        && let Some(above) = known.remove(&mapped.end)
+    {
+        mapped.end = above.end;
+    }
+    (start, mapped)
+}
+
 /// What kind of memory a mapping is, by the name that the kernel gives it.
 pub(crate) fn region_of(path: &[u8], is_shared: bool) -> Region {
     match path {
@@ -166,6 +199,27 @@ mod tests {
         assert_eq!(at(0x5000), None);
         space.map(Avma(0), data(0x10_000, 0));
         assert_eq!(space.0.len(), 1);
+    }
+
+    #[test]
+    fn pieces_of_plain_memory_are_one_and_their_number_is_bounded() {
+        let mut space = AddressSpace::default();
+        let plain = |end| Mapped { region: Region::Anonymous, ..data(end, 0) };
+        for piece in [5, 1, 3, 2, 4, 7] {
+            space.map(Avma(piece * 0x1000), plain((piece + 1) * 0x1000));
+        }
+        let pieces: Vec<_> = space.0.iter().map(|(start, mapped)| (start.0, mapped.end.0)).collect();
+        assert_eq!(pieces, [(0x1000, 0x6000), (0x7000, 0x8000)]);
+        // Files and other kinds of memory are not.
+        space.map(Avma(0x6000), data(0x7000, 0));
+        space.map(Avma(0x8000), Mapped { region: Region::Shared, ..data(0x9000, 0) });
+        assert_eq!(space.0.len(), 4);
+        let of_parent = space.clone();
+        for piece in 0..200_000 {
+            space.map(Avma(piece * 0x2000), plain(piece * 0x2000 + 0x1000));
+        }
+        assert!(space.0.len() <= MAX_MAPPINGS);
+        assert_eq!(of_parent.0.len(), 4);
     }
 
     #[test]

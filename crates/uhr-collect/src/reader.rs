@@ -1,6 +1,7 @@
 //! The thread that empties the rings. It does nothing else, so that a ring of 512 KiB, which holds 31 stack copies of
 //! 16 KiB, never waits for an unwinder or a disk.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
@@ -28,9 +29,9 @@ const PAUSE_AFTER_NEWS: Duration = Duration::from_millis(10);
 /// Empty batches in a row that are handed on: they say that time has passed, so that what came before can be put in order.
 /// More would only wake the pipeline.
 const EMPTY_BATCHES: u32 = 3;
-/// Batches on the way to the pipeline. When it falls further behind, the next batch grows.
+/// Batches that the pipeline can take at once.
 const BATCHES: usize = 4;
-/// With so many bytes on the way a batch grows no more: the reader waits, the rings fill, and the kernel counts what it has to
+/// With so many bytes on the way the reader waits, the rings fill, and the kernel counts what it has to
 /// drop. Memory stays bounded and nothing is lost unseen. (A pass adds at most what the rings hold.)
 const BYTES_ON_THE_WAY: usize = 32 << 20;
 
@@ -120,6 +121,8 @@ impl Batch {
         });
         let has_news = !batch.records.is_empty();
         if let Some(sampler) = &mut source.sampler {
+            // A vector that grows takes twice the memory.
+            batch.bytes.reserve(sampler.waiting_bytes());
             sampler.drain(&mut |ring, event| batch.push(ring, event));
         }
         batch.started_ns = drained.started_ns;
@@ -139,18 +142,6 @@ impl Batch {
             && self.unattached.is_empty()
             && self.gone.is_empty()
             && self.corrupt_bytes == 0
-    }
-
-    /// Puts what the next pass brought behind it.
-    fn append(&mut self, mut next: Self) {
-        self.bytes.append(&mut next.bytes);
-        self.records.append(&mut next.records);
-        self.unattached.append(&mut next.unattached);
-        self.gone.append(&mut next.gone);
-        self.windows.append(&mut next.windows);
-        self.corrupt_bytes += next.corrupt_bytes;
-        (self.started_ns, self.wait_period_ns, self.is_over) =
-            (next.started_ns, next.wait_period_ns, next.is_over);
     }
 }
 
@@ -186,10 +177,11 @@ impl Reader {
         let (batch_sender, batches) = sync_channel(BATCHES);
         let (orders, order_receiver) = channel();
         let on_the_way = Arc::default();
-        let line = Line { batches: batch_sender, on_the_way: Arc::clone(&on_the_way) };
+        let line =
+            Line { batches: batch_sender, on_the_way: Arc::clone(&on_the_way), waiting: VecDeque::new() };
         let thread = std::thread::Builder::new()
             .name("uhr-reader".to_owned())
-            .spawn(move || read(source, &line, &order_receiver))
+            .spawn(move || read(source, line, &order_receiver))
             .map_err(|source| CollectError::System { step: "starting a thread", source })?;
         Ok(Self { batches, on_the_way, orders, thread: Some(thread) })
     }
@@ -222,14 +214,14 @@ impl Reader {
     }
 }
 
-fn read(mut source: Source, line: &Line, orders: &Receiver<Order>) -> Stopped {
+fn read(mut source: Source, mut line: Line, orders: &Receiver<Order>) -> Stopped {
     // On a busy machine it waits for its turn longer than a ring takes to fill.
     hurry_this_thread();
     let decoder = source.session.decoder();
     let mut ladder = Ladder::new(source.session.granted().stack_copy_bytes > 0, monotonic_ns());
     let mut looks = Looks::new();
     let (mut quiet, mut empty, mut news) = (0, 0, true);
-    let (mut waiting, mut spare) = (None, Vec::new());
+    let mut spare = Vec::new();
     loop {
         let (mut stop, mut unattached, mut gone) = (false, Vec::new(), Vec::new());
         for order in orders.try_iter() {
@@ -271,14 +263,12 @@ fn read(mut source: Source, line: &Line, orders: &Receiver<Order>) -> Stopped {
         let is_over = batch.is_over;
         let is_last = stop || is_over;
         empty = if batch.is_empty() { empty + 1 } else { 0 };
-        if empty > EMPTY_BATCHES && waiting.is_none() && !is_last {
+        if empty > EMPTY_BATCHES && line.waiting.is_empty() && !is_last {
             continue;
         }
-        let handed_on = line.hand_on(waiting.take(), batch, is_last);
-        waiting = match handed_on {
-            Ok(rest) if !is_last => rest,
-            _ => return Stopped { source, at_ns, calls_refused: looks.windows.into_refused() },
-        };
+        if line.hand_on(batch, is_last).is_err() || is_last {
+            return Stopped { source, at_ns, calls_refused: looks.windows.into_refused() };
+        }
     }
 }
 
@@ -287,36 +277,30 @@ struct Line {
     batches: SyncSender<Batch>,
     /// Bytes of the batches that the pipeline has not received yet.
     on_the_way: Arc<AtomicUsize>,
+    /// Those that there is no place for yet.
+    waiting: VecDeque<Batch>,
 }
 
 impl Line {
-    /// Hands a batch on, behind the one that waits; where the pipeline has enough to do, it is given back to wait in its turn.
-    fn hand_on(
-        &self,
-        waiting: Option<Batch>,
-        next: Batch,
-        is_last: bool,
-    ) -> Result<Option<Batch>, Disconnected> {
-        let batch = match waiting {
-            Some(mut batch) => {
-                batch.append(next);
-                batch
+    /// Hands batches on, as many as the pipeline has a place for; the others wait in their turn, unless they are too large.
+    fn hand_on(&mut self, next: Batch, is_last: bool) -> Result<(), Disconnected> {
+        self.on_the_way.fetch_add(next.bytes.len(), Ordering::Relaxed);
+        self.waiting.push_back(next);
+        while let Some(batch) = self.waiting.pop_front() {
+            if is_last || self.on_the_way.load(Ordering::Relaxed) >= BYTES_ON_THE_WAY {
+                self.batches.send(batch).map_err(|_| Disconnected)?;
+                continue;
             }
-            None => next,
-        };
-        let bytes = batch.bytes.len();
-        let others = self.on_the_way.fetch_add(bytes, Ordering::Relaxed);
-        if is_last || bytes + others >= BYTES_ON_THE_WAY {
-            return self.batches.send(batch).map(|()| None).map_err(|_| Disconnected);
-        }
-        match self.batches.try_send(batch) {
-            Ok(()) => Ok(None),
-            Err(TrySendError::Full(batch)) => {
-                self.on_the_way.fetch_sub(bytes, Ordering::Relaxed);
-                Ok(Some(batch))
+            match self.batches.try_send(batch) {
+                Ok(()) => {}
+                Err(TrySendError::Full(batch)) => {
+                    self.waiting.push_front(batch);
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => return Err(Disconnected),
             }
-            Err(TrySendError::Disconnected(_)) => Err(Disconnected),
         }
+        Ok(())
     }
 }
 
@@ -383,44 +367,45 @@ mod tests {
     }
 
     fn line(places: usize) -> (Line, Receiver<Batch>) {
-        let (sender, batches) = sync_channel(places);
-        (Line { batches: sender, on_the_way: Arc::default() }, batches)
+        let (batches, received) = sync_channel(places);
+        (Line { batches, on_the_way: Arc::default(), waiting: VecDeque::new() }, received)
     }
 
     #[test]
-    fn while_the_pipeline_is_busy_batches_grow_and_nothing_is_lost() {
-        let (line, batches) = line(1);
-        let mut waiting = None;
+    fn while_the_pipeline_is_busy_batches_wait_and_nothing_is_lost() {
+        let (mut line, batches) = line(2);
         for pass in 0..5 {
             let next = batch(pass, &[&[pass as u8; 8], &[pass as u8; 3]]);
-            waiting = line.hand_on(waiting, next, false).ok().unwrap();
+            assert!(line.hand_on(next, false).is_ok());
         }
-        assert_eq!(line.on_the_way.load(Ordering::Relaxed), 11);
-        assert_eq!(batches.recv().unwrap().started_ns, 0);
-        assert!(line.hand_on(waiting, batch(5, &[]), true).ok().unwrap().is_none());
-        let grown = batches.recv().unwrap();
-        assert_eq!(grown.started_ns, 5);
-        assert_eq!(grown.records, [(1, 8), (1, 3)].repeat(4));
-        assert_eq!(grown.bytes, [1, 2, 3, 4].map(|pass| [pass; 11]).concat());
+        assert_eq!((line.waiting.len(), line.on_the_way.load(Ordering::Relaxed)), (3, 5 * 11));
+        let mut received = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(line.hand_on(batch(5, &[]), true).is_ok()));
+            received.extend(batches.iter().take(6));
+        });
+        assert!(received.iter().map(|batch| batch.started_ns).eq(0..6));
+        assert!(received[..5].iter().all(|batch| batch.records == [(1, 8), (1, 3)]));
         drop(batches);
-        assert!(line.hand_on(None, batch(6, &[]), false).is_err());
+        assert!(line.hand_on(batch(6, &[]), false).is_err());
     }
 
     #[test]
     fn all_that_is_on_the_way_counts_against_the_limit() {
-        let (line, batches) = line(4);
-        let large = || Batch { bytes: vec![0; BYTES_ON_THE_WAY / 2], ..Batch::default() };
-        for _ in 0..4 {
-            assert!(line.hand_on(None, large(), false).ok().unwrap().is_none());
+        let (mut line, batches) = line(1);
+        let large = || Batch { bytes: vec![0; BYTES_ON_THE_WAY / 4], ..Batch::default() };
+        for waiting in [0, 1, 2] {
+            assert!(line.hand_on(large(), false).is_ok());
+            assert_eq!(line.waiting.len(), waiting);
         }
-        // The line is full, and the reader has to wait until the pipeline takes one.
+        // Now the reader has to wait until the pipeline has taken enough.
         std::thread::scope(|scope| {
-            let reader = scope.spawn(|| line.hand_on(None, large(), false).ok().unwrap());
+            let reader = scope.spawn(|| line.hand_on(large(), false).is_ok());
             assert_eq!(
-                (0..5).map(|_| batches.recv().unwrap().bytes.len()).sum::<usize>(),
-                5 * BYTES_ON_THE_WAY / 2
+                batches.iter().take(4).map(|batch| batch.bytes.len()).sum::<usize>(),
+                BYTES_ON_THE_WAY
             );
-            assert!(reader.join().unwrap().is_none());
+            assert!(reader.join().unwrap());
         });
     }
 }

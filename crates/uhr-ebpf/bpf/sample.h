@@ -49,15 +49,15 @@ static __always_inline void put_registers(struct uhr_sample *sample, struct pt_r
     if ((regs->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
 }
 
-/* How much of a stack is copied: of a deep one more, until the rows of a program are there or where it is known to have such
-   stacks. Not if less was asked for than is usual, nor while the ring is half full. */
+/* How much of a stack is copied: of a deep one that runs more, until the rows of a program are there or where it is known to have
+   such stacks. Not if less was asked for than is usual, nor while a quarter of the ring is full. */
 static __always_inline u32 bytes_to_copy(struct draft *draft)
 {
     u32 ending = draft->sample.ending;
     bool is_first_sight = ending >= UHR_NO_SPACE && ending <= UHR_UNKNOWN_CODE;
     if (!settings.walks_by_rows || settings.copy_bytes < UHR_COPY) return settings.copy_bytes;
-    if (!is_first_sight && !draft->walk.space.is_deep) return settings.copy_bytes;
-    u64 room = bpf_ringbuf_query(&stacks, BPF_RB_RING_SIZE) / 2;
+    if (draft->sample.head.kind > UHR_FAULT || !(is_first_sight || draft->walk.space.is_deep)) return settings.copy_bytes;
+    u64 room = bpf_ringbuf_query(&stacks, BPF_RB_RING_SIZE) / 4;
     return bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) + 4 * UHR_MAX_COPY < room ? UHR_MAX_COPY : settings.copy_bytes;
 }
 

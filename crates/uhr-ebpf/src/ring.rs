@@ -35,6 +35,13 @@ impl Ring {
         Ok(Self { consumer, producer, page, data_bytes: data_bytes as u64, whole: Vec::new() })
     }
 
+    /// What is there now, with what begins each record.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        let end = self.producer.position().load(Ordering::Acquire);
+        let waiting = end.saturating_sub(self.consumer.position().load(Ordering::Relaxed));
+        waiting.min(self.data_bytes) as usize
+    }
+
     /// Hands out what is complete now. What arrives meanwhile waits for the next pass.
     pub(crate) fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) {
         let end = self.producer.position().load(Ordering::Acquire);

@@ -299,6 +299,11 @@ impl Sampler {
         }
     }
 
+    /// Bytes of events that are there.
+    pub fn waiting_bytes(&self) -> usize {
+        self.rings.iter().map(Ring::waiting_bytes).sum()
+    }
+
     /// Hands out the events that are there, each with the number of its ring, of [`RINGS`].
     pub fn drain(&mut self, sink: &mut dyn FnMut(usize, &[u8])) {
         for (number, ring) in self.rings.iter_mut().enumerate() {

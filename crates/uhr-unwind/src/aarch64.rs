@@ -8,9 +8,10 @@
 //! else. The largest frame has 504,640 bytes. Entries for the second of the keys that sign (augmentation `B`, which compilers
 //! for Linux write on request alone) gimli does not read.
 
-use gimli::{AArch64, CfaRule, RegisterRule, UnwindTableRow};
+use gimli::{AArch64, CfaRule, RegisterRule};
 
 use super::row::Slice;
+use super::rules::Rules;
 use super::simple_row::SimpleRow;
 
 /// `mov x8, #139; svc #0`: `rt_sigreturn`. The vDSO's, where signal handlers return to, has no call frame information.
@@ -49,10 +50,7 @@ pub enum Aarch64Saved {
 
 impl SimpleRow {
     /// The simple form of a row, if it is of one.
-    pub(super) fn of_aarch64(
-        row: &UnwindTableRow<usize>,
-        entry: &gimli::FrameDescriptionEntry<Slice<'_>>,
-    ) -> Option<Self> {
+    pub(super) fn of_aarch64(row: &Rules, entry: &gimli::FrameDescriptionEntry<Slice<'_>>) -> Option<Self> {
         if entry.is_signal_trampoline() || entry.cie().return_address_register() != AArch64::X30 {
             return None;
         }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::module::UnwindModule;
 use super::row::Row;
+use super::rules::Context;
 
 /// The cache begins anew at this many addresses (some 3 MB). Most stacks are walked in the kernel and need none.
 const MAX_ROWS: usize = 16_384;
@@ -15,7 +16,7 @@ const MAX_ROWS: usize = 16_384;
 #[derive(Default)]
 pub struct UnwindCache {
     rows: FxHashMap<(u32, u64), Option<Arc<Row>>>,
-    context: Box<gimli::UnwindContext<usize>>,
+    context: Box<Context>,
     misses: u64,
 }
 

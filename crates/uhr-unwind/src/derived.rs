@@ -33,7 +33,7 @@ const MAX_START_FRAME: u64 = 16;
 const MAX_FRAME: u64 = 1 << 20;
 
 /// What was read of the code of one process, by address, until the mapping there changes.
-#[derive(Clone, Default, Debug)]
+#[derive(Default, Debug)]
 pub(super) struct CodeCache {
     around: FxHashMap<u64, Option<CodeAround>>,
     exits: FxHashMap<u64, Arc<[Exit]>>,

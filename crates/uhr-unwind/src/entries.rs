@@ -6,11 +6,12 @@ use std::sync::OnceLock;
 
 use gimli::{
     BaseAddresses, CallFrameInstructionIter, CieOrFde, DebugFrame, EhFrame, FrameDescriptionEntry,
-    LittleEndian, UnwindContext, UnwindSection, Vendor,
+    LittleEndian, UnwindSection, Vendor,
 };
 use uhr_model::object::Machine;
 
 use super::row::{Row, Slice};
+use super::rules::Context;
 use super::sections::SectionBytes;
 use super::simple_row::SimpleRow;
 
@@ -106,12 +107,7 @@ impl Entries {
     }
 
     /// The row of an entry of this section for an address in it. `None` for another processor than x86-64, too.
-    pub(super) fn row(
-        &self,
-        entry: &Entry<'_>,
-        address: u64,
-        context: &mut UnwindContext<usize>,
-    ) -> Option<Row> {
+    pub(super) fn row(&self, entry: &Entry<'_>, address: u64, context: &mut Context) -> Option<Row> {
         if self.machine != Machine::X86_64 {
             None
         } else if self.is_debug_frame {
@@ -142,7 +138,7 @@ impl Entries {
         &self,
         offset: u32,
         covered: u64,
-        context: &mut UnwindContext<usize>,
+        context: &mut Context,
         each: &mut dyn FnMut(u64, u64, SimpleRow),
     ) -> Option<u64> {
         let entry = self.at(offset).filter(|entry| entry.initial_address() >= covered && entry.len() > 0)?;
@@ -207,7 +203,7 @@ fn row_of<'a, S: UnwindSection<Slice<'a>>>(
     bases: &BaseAddresses,
     entry: &Entry<'a>,
     address: u64,
-    context: &mut UnwindContext<usize>,
+    context: &mut Context,
 ) -> Option<Row> {
     let row = entry.unwind_info_for_address(section, bases, context, address).ok()?;
     Row::compile(section, row, entry, address)
@@ -218,7 +214,7 @@ fn simple_rows<'a, S: UnwindSection<Slice<'a>>>(
     machine: Machine,
     bases: &BaseAddresses,
     entry: &Entry<'a>,
-    context: &mut UnwindContext<usize>,
+    context: &mut Context,
     each: &mut dyn FnMut(u64, u64, SimpleRow),
 ) {
     let Ok(mut rows) = entry.rows(section, bases, context) else { return };

@@ -35,6 +35,7 @@ mod process;
 mod registers;
 mod row;
 mod row_table;
+mod rules;
 mod sections;
 mod simple_row;
 mod stack;

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gimli::UnwindContext;
 use uhr_model::object::{ElfError, ElfFile, Machine, Segments};
 use uhr_model::{Avma, FileOffset, Svma};
 
 use super::entries::Entries;
 use super::known_code::{Holds, known_code};
 use super::row::Row;
+use super::rules::Context;
 use super::sections::Bytes;
 use super::simple_row::SimpleRow;
 use super::tables::{Sections, Tables};
@@ -246,7 +246,7 @@ impl UnwindModule {
     }
 
     /// The row for the code byte at a stated address.
-    pub(super) fn row(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Row> {
+    pub(super) fn row(&self, address: u64, context: &mut Context) -> Option<Row> {
         let sections = self.tables.get();
         let mut row_in = |entries: &Entries| entries.row(&entries.find(address)?, address, context);
         row_in(&sections.eh_frame).or_else(|| {

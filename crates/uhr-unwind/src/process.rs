@@ -18,7 +18,7 @@ use super::walk::{Frame, Walk};
 
 /// The executable mappings of one process, and the walk along its stacks. A clone is what a fork inherits; exec begins
 /// with a new one.
-#[derive(Clone, Default, Debug)]
+#[derive(Default, Debug)]
 pub struct ProcessUnwinder {
     mappings: Mappings,
     code: CodeCache,
@@ -29,6 +29,14 @@ impl ProcessUnwinder {
     /// A process without mappings, as after exec.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// That of a process which this one has made. What was read of code is read anew if it is needed: most execute another program
+    /// at once.
+    #[must_use]
+    pub fn of_child(&self) -> Self {
+        let (mappings, evidence) = (self.mappings.clone(), self.evidence.clone());
+        Self { mappings, evidence, code: CodeCache::default() }
     }
 
     /// Takes an executable mapping in, in place of whatever was there. `module` is `None` for memory without an ELF

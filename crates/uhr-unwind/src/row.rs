@@ -3,10 +3,11 @@
 
 use gimli::{
     CfaRule, EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Location, RegisterRule,
-    UnwindSection, UnwindTableRow, Value,
+    UnwindSection, Value,
 };
 
 use super::registers::{RIP, RSP, Registers};
+use super::rules::Rules;
 use super::stack::{Miss, StackWords};
 
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -65,7 +66,7 @@ impl Row {
     /// Compiles `row` of `section`. `None` if it has parts that no x86-64 compiler writes.
     pub(super) fn compile<'a, S: UnwindSection<Slice<'a>>>(
         section: &S,
-        row: &UnwindTableRow<usize>,
+        row: &Rules,
         fde: &gimli::FrameDescriptionEntry<Slice<'a>>,
         address: u64,
     ) -> Option<Self> {

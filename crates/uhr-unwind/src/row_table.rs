@@ -4,10 +4,9 @@
 use std::iter::Peekable;
 use std::ops::Range;
 
-use gimli::UnwindContext;
-
 use super::entries::Entries;
 use super::module::UnwindModule;
+use super::rules::Context;
 use super::simple_row::SimpleRow;
 
 /// Rows of one file at most: three times those of libtorch. A forged file must not take forever.
@@ -30,7 +29,7 @@ impl UnwindModule {
             known: known.into_iter().peekable(),
             count: 0,
         };
-        let mut context = UnwindContext::new();
+        let mut context = Context::new_in();
         let mut covered = 0;
         let nothing = Entries::default();
         let debug_frame = if self.is_go() { &nothing } else { &sections.debug_frame };

@@ -2,13 +2,14 @@
 //! Rows in the few forms that nearly all code has, small enough for a table that a program in the kernel searches. What
 //! they cannot say is left to [`super::row::Row`], in user space.
 
-use gimli::{CfaRule, Operation, RegisterRule, UnwindExpression, UnwindSection, UnwindTableRow};
+use gimli::{CfaRule, Operation, RegisterRule, UnwindExpression, UnwindSection};
 
 use uhr_model::object::Machine;
 
 use super::aarch64::Aarch64Frame;
 use super::registers::{RBP, RIP, RSP};
 use super::row::Slice;
+use super::rules::Rules;
 
 /// How a frame is left. On x86-64 the return address lies right below the canonical frame address (CFA), which is also the
 /// caller's stack pointer; the caller's rbp is where `bp` says.
@@ -71,7 +72,7 @@ impl SimpleRow {
     pub(super) fn of<'a, S: UnwindSection<Slice<'a>>>(
         machine: Machine,
         section: &S,
-        row: &UnwindTableRow<usize>,
+        row: &Rules,
         entry: &gimli::FrameDescriptionEntry<Slice<'a>>,
     ) -> Self {
         let simple = match machine {
@@ -84,7 +85,7 @@ impl SimpleRow {
 
     fn of_x86_64<'a, S: UnwindSection<Slice<'a>>>(
         section: &S,
-        row: &UnwindTableRow<usize>,
+        row: &Rules,
         entry: &gimli::FrameDescriptionEntry<Slice<'a>>,
     ) -> Option<Self> {
         if entry.is_signal_trampoline() {
@@ -187,7 +188,7 @@ fn pushed_at<'a, S: UnwindSection<Slice<'a>>>(
 
 /// Where the registers are in a signal's frame, from rsp on, as glibc says it: `struct rt_sigframe` without its return
 /// address, then `uc_mcontext` (arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h).
-fn is_glibcs_signal_frame<'a, S: UnwindSection<Slice<'a>>>(section: &S, row: &UnwindTableRow<usize>) -> bool {
+fn is_glibcs_signal_frame<'a, S: UnwindSection<Slice<'a>>>(section: &S, row: &Rules) -> bool {
     let at_sp = |expression: &UnwindExpression<usize>, is_read: bool, at: i64| {
         let found = operations::<S, 2>(section, expression);
         matches!(

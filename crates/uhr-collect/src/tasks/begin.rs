@@ -144,7 +144,7 @@ impl Tasks {
         if pid != parent_pid && tid == pid {
             self.end_process(pid, now_ns, writer);
             let parent = self.process(parent_pid, now_ns, writer);
-            let (space, unwinder) = (parent.space.clone(), parent.unwinder.clone());
+            let (space, unwinder) = (parent.space.clone(), parent.unwinder.of_child());
             let mut row = parent.row.clone();
             let maps_read_ns = parent.maps_read_ns;
             row.parent = Some(row.id);

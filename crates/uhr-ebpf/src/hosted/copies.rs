@@ -63,7 +63,7 @@ fn deep_stacks_are_copied_until_rows_are_there_or_where_rows_do_not_help() {
     let copied = |machine: &mut Machine, how| machine.sample(from, how).sample().stack.len() as u32;
     assert_eq!(copied(&mut machine, How::default()), MAX_COPY_BYTES, "the process is not known");
     // For others room is left.
-    for (bytes_in_ring, expected) in [(3 << 20, MAX_COPY_BYTES), (4 << 20, COPY_BYTES), (8 << 20, COPY_BYTES)]
+    for (bytes_in_ring, expected) in [(1 << 20, MAX_COPY_BYTES), (2 << 20, COPY_BYTES), (8 << 20, COPY_BYTES)]
     {
         assert_eq!(copied(&mut machine, How { bytes_in_ring, ..How::default() }), expected);
     }

@@ -48,6 +48,11 @@ impl PackedRows {
         self.counts.is_empty()
     }
 
+    /// Bytes that they take where the walker looks, at most.
+    pub fn bytes(&self) -> usize {
+        self.most_words() as usize * size_of::<u64>()
+    }
+
     /// How many words a table of them takes at most: the rows of a page lie in one chunk, so some words stay empty at the end
     /// of each.
     pub(crate) fn most_words(&self) -> u32 {
