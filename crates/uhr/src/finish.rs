@@ -7,14 +7,16 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, perf_map_name, vdso_image};
-use uhr_model::{BuildId, FrameMode, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
+use uhr_collect::{
+    EVIDENCE_LIMIT, HeldFile, jitdump_name, kernel_program_name, perf_map_name, vdso_image,
+};
+use uhr_model::{BuildId, FrameMode, ModuleId, ModuleKind, NoCode, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
 use uhr_recording::{
     Finalized, FrameHint, Manifest, Recording, RecordingError, Table, busy_frames, finalize,
 };
 use uhr_symbolize::{
-    DebugFiles, ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap,
+    DebugFiles, ElfSource, FoundBy, Jitdump, KernelMemory, KernelMemoryError, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap,
     Symbolized, Unnamed, symbolize, symbolize_with_lines,
 };
 
@@ -94,7 +96,7 @@ fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, Rec
         }
     }
     let mut done = Finalized {
-        module_symbols: named.iter().map(|symbols| words(&symbols.origin)).collect(),
+        module_symbols: modules.iter().zip(&named).map(|(module, names)| words(module, &names.origin)).collect(),
         notes: notes(&named),
         ..Finalized::default()
     };
@@ -108,7 +110,7 @@ fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, Rec
     }
     let functions = kept_code::functions(&frames, &of_frame, &busy);
     done.code_lines = kept_code::lines(&named);
-    done.code = kept_code::rows(recording, &modules, functions, files.held);
+    done.code = kept_code::rows(recording, &modules, functions, files.held, &kernel.memory());
     Ok(done)
 }
 
@@ -123,7 +125,7 @@ enum Place {
 impl Place {
     fn of(module: Option<&ModuleRow>) -> Self {
         let Some(module) = module else { return Self::Elsewhere };
-        if module.kind == ModuleKind::Kernel.code() {
+        if [ModuleKind::Kernel, ModuleKind::Bpf].map(ModuleKind::code).contains(&module.kind) {
             return Self::Kernel;
         }
         let name = module.path.rsplit('/').next().unwrap_or_default();
@@ -214,6 +216,7 @@ fn name_module(
             None => unnamed(addresses, Unsymbolized::FileMissing),
         },
         Some(ModuleKind::Jit) => name_generated(recording, module, addresses),
+        Some(ModuleKind::Bpf) => name_kernel_program(recording, module, addresses, busy),
         Some(ModuleKind::File) | None => unnamed(addresses, Unsymbolized::NoSymbol),
     }
 }
@@ -286,6 +289,21 @@ fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[Relati
     }
 }
 
+/// An eBPF program: its names are as the kernel told them while it was there.
+fn name_kernel_program(
+    recording: &Recording,
+    module: &ModuleRow,
+    addresses: &[RelativeAddress],
+    busy: &BusyCode,
+) -> ModuleSymbols {
+    let Some(bytes) = recording.evidence(&kernel_program_name(module.id), EVIDENCE_LIMIT) else {
+        return unnamed(addresses, Unsymbolized::FileMissing);
+    };
+    let Ok(dump) = Jitdump::parse(&bytes) else { return unnamed(addresses, Unsymbolized::Malformed) };
+    let wants_lines = |function| busy.wants_lines(function);
+    symbolize_with_lines(&ModuleSource::Jitdump(&dump), addresses, &wants_lines)
+}
+
 fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
     let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
     ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new(), lines: Vec::new() }
@@ -306,10 +324,23 @@ impl Kernel {
         }
         Self::Symbols(std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
     }
+
+    /// Where its code is, or why that cannot be read.
+    fn memory(&self) -> Result<KernelMemory, NoCode> {
+        match self {
+            Self::Symbols(_) => KernelMemory::open(Path::new(KernelMemory::PATH)).map_err(|error| match error {
+                KernelMemoryError::Missing => NoCode::NoKcore,
+                KernelMemoryError::Forbidden => NoCode::KcoreForbidden,
+                KernelMemoryError::Malformed => NoCode::KernelNotRead,
+            }),
+            Self::OtherBoot => Err(NoCode::KernelNotRead),
+        }
+    }
 }
 
-fn words(origin: &Origin) -> Option<String> {
+fn words(module: &ModuleRow, origin: &Origin) -> Option<String> {
     Some(match origin {
+        Origin::Jitdump if module.kind == ModuleKind::Bpf.code() => "the kernel's own words".to_owned(),
         Origin::Nowhere => return None,
         Origin::SymbolTable => "symbol table".to_owned(),
         Origin::MiniDebug => "symbol table (.gnu_debugdata)".to_owned(),
