@@ -192,7 +192,9 @@ impl Program {
         let types = btf.map(|_| self.function_types()).unwrap_or_default();
         let own = text_of(&self.info.name.map(|byte| byte as u8));
         let name = |at: usize| {
-            let tag: String = tags.get(at).unwrap_or(&self.info.tag).iter().map(|byte| format!("{byte:02x}")).collect();
+            // The first function goes by the tag of all, though it has one of its own.
+            let tag = tags.get(at).filter(|_| at > 0).unwrap_or(&self.info.tag);
+            let tag: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
             let by_type = btf.zip(types.get(at)).and_then(|(btf, &id)| btf.type_name(id));
             match by_type.as_ref().unwrap_or(&own).as_str() {
                 "" => format!("bpf_prog_{tag}"),

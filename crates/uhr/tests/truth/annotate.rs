@@ -31,17 +31,17 @@ fn objdump(program: &Path) -> BTreeMap<u64, String> {
 }
 
 /// The first word that is no prefix: compilers pad with `cs nop`. binutils alone calls a move of eight bytes `movabs`.
-fn mnemonic(text: &str) -> &str {
+pub(crate) fn mnemonic(text: &str) -> &str {
     let is_prefix = |word: &&str| ["cs", "data16", "notrack", "bnd"].contains(word);
     let word = text.split_whitespace().find(|word| !is_prefix(word)).unwrap_or_default();
     if word == "movabs" { "mov" } else { word }
 }
 
-fn address(row: &Value) -> u64 {
+pub(crate) fn address(row: &Value) -> u64 {
     u64::from_str_radix(row["address"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }
 
-fn share(row: &Value, which: &str) -> f64 {
+pub(crate) fn share(row: &Value, which: &str) -> f64 {
     row[which].as_f64().unwrap_or(0.0)
 }
 
