@@ -72,3 +72,48 @@ fn put_text(body: &mut Vec<u8>, text: &str) {
     body.extend(text.bytes().filter(|&byte| byte != 0));
     body.push(0);
 }
+
+#[cfg(test)]
+mod tests {
+    use uhr_model::RelativeAddress;
+    use uhr_symbolize::{Jitdump, ModuleSource, machine_code, symbolize};
+
+    use super::*;
+
+    fn function(start: u64, end: u64, name: &str) -> ProgramFunction {
+        ProgramFunction { start, end, name: name.to_owned() }
+    }
+
+    #[test]
+    fn whoever_reads_jitdumps_reads_programs() {
+        let line = |address, line, text: &str| ProgramLine {
+            address,
+            file: "/src/p.bpf.c".to_owned(),
+            line,
+            text: text.to_owned(),
+        };
+        let code = ProgramCode {
+            functions: vec![
+                (function(0x9000, 0x9004, "bpf_prog_0011223344556677_main"), vec![1, 2, 3, 4]),
+                (function(0x8000, 0x8008, "bpf_prog_8899aabbccddeeff_sub"), (0..8).collect()),
+                (function(0xa000, 0xa008, "bpf_prog_8899aabbccddeeff_gone"), Vec::new()),
+            ],
+            lines: vec![line(0x8000, 3, "a"), line(0x8002, 3, "a"), line(0x8004, 4, "b"), line(0x9000, 9, "c")],
+        };
+        let bytes = jitdump_of(&code);
+        let dump = Jitdump::parse(&bytes).unwrap();
+        assert_eq!(dump.skipped_records(), 0);
+        let source = ModuleSource::Jitdump(&dump);
+        let place = |address| {
+            let found = symbolize(&source, &[RelativeAddress(address)]).results[0].clone().unwrap();
+            (found.locations[0].function.clone().unwrap(), found.locations[0].line)
+        };
+        assert_eq!(place(0x9003), ("bpf_prog_0011223344556677_main".to_owned(), Some(9)));
+        assert_eq!(place(0x8003), ("bpf_prog_8899aabbccddeeff_sub".to_owned(), Some(3)));
+        assert_eq!(place(0x8007).1, Some(4));
+        assert_eq!(place(0xa001), ("bpf_prog_8899aabbccddeeff_gone".to_owned(), None));
+        let ranges = code.functions.iter().map(|(one, _)| RelativeAddress(one.start)..RelativeAddress(one.end));
+        let own = machine_code(&source, &ranges.collect::<Vec<_>>());
+        assert_eq!(own, [Some(vec![1, 2, 3, 4]), Some((0..8).collect()), None]);
+    }
+}

@@ -274,3 +274,119 @@ fn bytes_of(code: &ProgramCode) -> usize {
     let line_bytes = code.lines.iter().map(|line| size_of::<ProgramLine>() + line.file.len() + line.text.len());
     code_bytes.chain(line_bytes).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use uhr_recording::{Clock, Host, Manifest, Recording, Settings, tables};
+
+    use super::*;
+
+    const A: &str = "bpf_prog_aaaaaaaaaaaaaaaa_first";
+    const B: &str = "bpf_prog_bbbbbbbbbbbbbbbb_second";
+
+    struct Scene {
+        folder: tempfile::TempDir,
+        programs: KernelPrograms,
+        modules: Modules,
+        writer: RecordingWriter,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let manifest = Manifest::new(Settings::default(), Host::default(), Clock::default());
+            let writer = RecordingWriter::create(&folder.path().join("rec"), &manifest).unwrap();
+            Self { folder, programs: KernelPrograms::default(), modules: Modules::default(), writer }
+        }
+
+        /// A program that was found, with code that was read at once.
+        fn comes(&mut self, since_ns: u64, places: &[Range<u64>], name: &str) {
+            let function =
+                |place: &Range<u64>| ProgramFunction { start: place.start, end: place.end, name: name.to_owned() };
+            let functions: Vec<ProgramFunction> = places.iter().map(function).collect();
+            let line = ProgramLine { address: places[0].start, file: "p.c".into(), line: 7, text: name.into() };
+            let code = ProgramCode {
+                functions: functions.iter().map(|one| (one.clone(), vec![0xc3; 16])).collect(),
+                lines: vec![line.clone(), line],
+            };
+            self.programs.waiting_bytes += bytes_of(&code);
+            let program = Program { id: Some(u32::MAX), functions, code: Some(code), module: None };
+            let at = self.programs.add(program).unwrap();
+            self.programs.to_come.push_back((since_ns, at));
+        }
+
+        fn at(&mut self, now_ns: u64, address: u64) -> Option<ModuleId> {
+            self.programs.become_as_of(now_ns);
+            self.programs.module(address, &mut self.modules, &mut self.writer)
+        }
+
+        fn record(&mut self, now_ns: u64, address: u64, name: &str, is_gone: bool) {
+            let symbol = KernelSymbol { address, length: 16, is_gone, name: name.as_bytes() };
+            self.programs.see(&symbol, now_ns);
+        }
+    }
+
+    #[test]
+    fn an_address_is_of_whoever_was_there_then() {
+        let mut scene = Scene::new();
+        scene.comes(10, &[0x1000..0x1010, 0x5000..0x5010], A);
+        scene.comes(50, &[0x1008..0x1018], B);
+        assert_eq!(scene.at(5, 0x1008), None, "before it was loaded");
+        let first = scene.at(10, 0x1008);
+        assert!(first.is_some());
+        assert_eq!((scene.at(40, 0x5000), scene.at(40, 0x500f)), (first, first), "its other function");
+        assert_eq!([scene.at(40, 0x1010), scene.at(40, 0xfff), scene.at(40, 0x5010)], [None; 3]);
+        let second = scene.at(50, 0x1008);
+        assert!(second.is_some() && second != first);
+        assert_eq!(scene.at(60, 0x1000), None, "its code was freed with the rest");
+        assert_eq!(scene.programs.waiting_bytes, 0, "what was read is written, or let go");
+        let path = scene.folder.path().join("rec");
+        scene.writer.flush().unwrap();
+        let recording = Recording::open(&path).unwrap();
+        let modules = recording.modules().unwrap();
+        assert!(modules.iter().all(|module| module.kind == uhr_model::ModuleKind::Bpf.code()));
+        assert!(recording.evidence(&kernel_program_name(modules[1].id), 1 << 20).is_some());
+        let lines: tables::SourceLines = recording.table().unwrap();
+        assert_eq!(lines.text, [A, B], "each text once");
+    }
+
+    #[test]
+    fn records_tell_of_programs_that_may_not_be_asked_for() {
+        let mut scene = Scene::new();
+        scene.programs.may_not_ask = true;
+        scene.record(10, 0x1000, A, false);
+        scene.record(10, 0x2000, "bpf_trampoline_6442", false);
+        let first = scene.at(11, 0x100f);
+        assert!(first.is_some());
+        assert_eq!(scene.at(11, 0x2000), None, "no program");
+        scene.record(20, 0x1000, A, true);
+        assert_eq!(scene.at(20, 0x1000), None);
+        scene.record(30, 0x1000, B, false);
+        assert_ne!(scene.at(30, 0x1000), first);
+        let missed: Vec<u64> = scene.programs.misses().iter().map(|(_, count)| *count).collect();
+        assert_eq!(missed, [0, 2, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_record_of_a_program_that_was_asked_for_changes_nothing() {
+        let mut scene = Scene::new();
+        scene.comes(10, &[0x1000..0x1010], A);
+        // The kernel knows a longer name than fits into what is asked first.
+        scene.record(12, 0x1000, &format!("{A}_and_more"), false);
+        assert!(scene.at(13, 0x1000).is_some());
+        assert!(scene.programs.misses().iter().all(|(_, count)| *count == 0));
+    }
+
+    #[test]
+    fn what_cannot_be_read_any_more_keeps_its_name_and_is_counted() {
+        let mut scene = Scene::new();
+        scene.comes(10, &[0x1000..0x1010], A);
+        scene.programs.programs[0].code = None;
+        scene.programs.waiting_bytes = 0;
+        let module = scene.at(10, 0x1000).unwrap();
+        assert_eq!(scene.programs.misses()[0].1, 1);
+        let recording = Recording::open(&scene.folder.path().join("rec")).unwrap();
+        let dump = recording.evidence(&kernel_program_name(module.0), 1 << 20).unwrap();
+        assert!(dump.windows(A.len()).any(|bytes| bytes == A.as_bytes()));
+    }
+}

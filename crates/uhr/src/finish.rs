@@ -215,7 +215,7 @@ fn name_module(
             Some(image) => symbolize(&ModuleSource::Vdso { image: &image }, addresses),
             None => unnamed(addresses, Unsymbolized::FileMissing),
         },
-        Some(ModuleKind::Jit) => name_generated(recording, module, addresses),
+        Some(ModuleKind::Jit) => name_generated(recording, module, addresses, busy),
         Some(ModuleKind::Bpf) => name_kernel_program(recording, module, addresses, busy),
         Some(ModuleKind::File) | None => unnamed(addresses, Unsymbolized::NoSymbol),
     }
@@ -268,13 +268,17 @@ impl<'a> ModuleFile<'a> {
 }
 
 /// Generated code: a jitdump tells more than a perf map; what the one does not name the other may.
-fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[RelativeAddress]) -> ModuleSymbols {
+fn name_generated(
+    recording: &Recording,
+    module: &ModuleRow,
+    addresses: &[RelativeAddress],
+    busy: &BusyCode,
+) -> ModuleSymbols {
     let process = module.process.unwrap_or(u32::MAX);
     let perf_map = recording.evidence(&perf_map_name(process), EVIDENCE_LIMIT);
     let jitdump = recording.evidence(&jitdump_name(process), EVIDENCE_LIMIT);
     let by_map = perf_map.map(|text| symbolize(&ModuleSource::PerfMap(&PerfMap::parse(&text)), addresses));
-    let by_dump = jitdump
-        .and_then(|bytes| Some(symbolize(&ModuleSource::Jitdump(&Jitdump::parse(&bytes).ok()?), addresses)));
+    let by_dump = jitdump.and_then(|bytes| Some(named_by(&Jitdump::parse(&bytes).ok()?, addresses, busy)));
     match (by_dump, by_map) {
         (Some(mut dump), Some(map)) => {
             for (result, other) in dump.results.iter_mut().zip(map.results) {
@@ -299,9 +303,14 @@ fn name_kernel_program(
     let Some(bytes) = recording.evidence(&kernel_program_name(module.id), EVIDENCE_LIMIT) else {
         return unnamed(addresses, Unsymbolized::FileMissing);
     };
-    let Ok(dump) = Jitdump::parse(&bytes) else { return unnamed(addresses, Unsymbolized::Malformed) };
-    let wants_lines = |function| busy.wants_lines(function);
-    symbolize_with_lines(&ModuleSource::Jitdump(&dump), addresses, &wants_lines)
+    match Jitdump::parse(&bytes) {
+        Ok(dump) => named_by(&dump, addresses, busy),
+        Err(_) => unnamed(addresses, Unsymbolized::Malformed),
+    }
+}
+
+fn named_by(dump: &Jitdump<'_>, addresses: &[RelativeAddress], busy: &BusyCode) -> ModuleSymbols {
+    symbolize_with_lines(&ModuleSource::Jitdump(dump), addresses, &|function| busy.wants_lines(function))
 }
 
 fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
