@@ -98,7 +98,12 @@ mod tests {
                 (function(0x8000, 0x8008, "bpf_prog_8899aabbccddeeff_sub"), (0..8).collect()),
                 (function(0xa000, 0xa008, "bpf_prog_8899aabbccddeeff_gone"), Vec::new()),
             ],
-            lines: vec![line(0x8000, 3, "a"), line(0x8002, 3, "a"), line(0x8004, 4, "b"), line(0x9000, 9, "c")],
+            lines: vec![
+                line(0x8000, 3, "a"),
+                line(0x8002, 3, "a"),
+                line(0x8004, 4, "b"),
+                line(0x9000, 9, "c"),
+            ],
         };
         let bytes = jitdump_of(&code);
         let dump = Jitdump::parse(&bytes).unwrap();
@@ -112,7 +117,8 @@ mod tests {
         assert_eq!(place(0x8003), ("bpf_prog_8899aabbccddeeff_sub".to_owned(), Some(3)));
         assert_eq!(place(0x8007).1, Some(4));
         assert_eq!(place(0xa001), ("bpf_prog_8899aabbccddeeff_gone".to_owned(), None));
-        let ranges = code.functions.iter().map(|(one, _)| RelativeAddress(one.start)..RelativeAddress(one.end));
+        let ranges =
+            code.functions.iter().map(|(one, _)| RelativeAddress(one.start)..RelativeAddress(one.end));
         let own = machine_code(&source, &ranges.collect::<Vec<_>>());
         assert_eq!(own, [Some(vec![1, 2, 3, 4]), Some((0..8).collect()), None]);
     }

@@ -148,7 +148,8 @@ impl KernelPrograms {
         if !self.span.contains(&address) {
             return None;
         }
-        let (_, &(_, at)) = self.places.range(..=address).next_back().filter(|(_, (end, _))| address < *end)?;
+        let (_, &(_, at)) =
+            self.places.range(..=address).next_back().filter(|(_, (end, _))| address < *end)?;
         match self.programs[at].module {
             Some(module) => Some(module),
             None => self.store(at, modules, writer),
@@ -211,12 +212,7 @@ impl KernelPrograms {
     }
 
     /// Writes what a program is made of, as far as that can be had.
-    fn store(
-        &mut self,
-        at: usize,
-        modules: &mut Modules,
-        writer: &mut RecordingWriter,
-    ) -> Option<ModuleId> {
+    fn store(&mut self, at: usize, modules: &mut Modules, writer: &mut RecordingWriter) -> Option<ModuleId> {
         if self.stored == MAX_STORED {
             self.missed.not_kept += 1;
             return None;
@@ -238,7 +234,10 @@ impl KernelPrograms {
             };
             *missed += 1;
             let functions = std::mem::take(&mut program.functions);
-            ProgramCode { functions: functions.into_iter().map(|one| (one, Vec::new())).collect(), lines: Vec::new() }
+            ProgramCode {
+                functions: functions.into_iter().map(|one| (one, Vec::new())).collect(),
+                lines: Vec::new(),
+            }
         });
         let module = modules.kernel_program(writer);
         program.module = Some(module);
@@ -271,7 +270,8 @@ impl KernelPrograms {
 /// What code takes in memory while it waits, roughly.
 fn bytes_of(code: &ProgramCode) -> usize {
     let code_bytes = code.functions.iter().map(|(function, bytes)| function.name.len() + bytes.len());
-    let line_bytes = code.lines.iter().map(|line| size_of::<ProgramLine>() + line.file.len() + line.text.len());
+    let line_bytes =
+        code.lines.iter().map(|line| size_of::<ProgramLine>() + line.file.len() + line.text.len());
     code_bytes.chain(line_bytes).sum()
 }
 
@@ -301,10 +301,14 @@ mod tests {
 
         /// A program that was found, with code that was read at once.
         fn comes(&mut self, since_ns: u64, places: &[Range<u64>], name: &str) {
-            let function =
-                |place: &Range<u64>| ProgramFunction { start: place.start, end: place.end, name: name.to_owned() };
+            let function = |place: &Range<u64>| ProgramFunction {
+                start: place.start,
+                end: place.end,
+                name: name.to_owned(),
+            };
             let functions: Vec<ProgramFunction> = places.iter().map(function).collect();
-            let line = ProgramLine { address: places[0].start, file: "p.c".into(), line: 7, text: name.into() };
+            let line =
+                ProgramLine { address: places[0].start, file: "p.c".into(), line: 7, text: name.into() };
             let code = ProgramCode {
                 functions: functions.iter().map(|one| (one.clone(), vec![0xc3; 16])).collect(),
                 lines: vec![line.clone(), line],

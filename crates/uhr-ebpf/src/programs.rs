@@ -69,7 +69,9 @@ pub fn next_program(after: u32) -> io::Result<Option<u32>> {
     // SAFETY: libbpf writes one number there.
     match unsafe { libbpf_sys::bpf_prog_get_next_id(after, &raw mut next) } {
         0 => Ok(Some(next)),
-        _ => Some(io::Error::last_os_error()).filter(|error| error.kind() != io::ErrorKind::NotFound).map_or(Ok(None), Err),
+        _ => Some(io::Error::last_os_error())
+            .filter(|error| error.kind() != io::ErrorKind::NotFound)
+            .map_or(Ok(None), Err),
     }
 }
 

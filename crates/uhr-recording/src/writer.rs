@@ -8,8 +8,9 @@ use crate::manifest::Manifest;
 use crate::stream::TableStream;
 use crate::tables::{
     FaultRow, Faults, FrameRow, Frames, MappingNameRow, MappingNames, MappingRow, Mappings, ModuleRow,
-    Modules, OffCpu, OffCpuRow, ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples, SourceLineRow, SourceLines, StackRow,
-    Stacks, SyscallRow, SyscallWindowRow, SyscallWindows, Syscalls, ThreadRow, Threads, WakerRow, Wakers,
+    Modules, OffCpu, OffCpuRow, ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples,
+    SourceLineRow, SourceLines, StackRow, Stacks, SyscallRow, SyscallWindowRow, SyscallWindows, Syscalls,
+    ThreadRow, Threads, WakerRow, Wakers,
 };
 
 /// A batch is written at this many rows even before its second is over, so that memory stays bounded.

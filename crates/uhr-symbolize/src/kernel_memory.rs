@@ -79,7 +79,8 @@ fn parts(file: &File) -> Option<Vec<(Range<u64>, u64)>> {
     }
     let mut bytes = vec![0; usize::from(count) * size];
     file.read_exact_at(&mut bytes, header.e_phoff.get(endian)).ok()?;
-    let (headers, _) = pod::slice_from_bytes::<ProgramHeader64<Endianness>>(&bytes, usize::from(count)).ok()?;
+    let (headers, _) =
+        pod::slice_from_bytes::<ProgramHeader64<Endianness>>(&bytes, usize::from(count)).ok()?;
     let part = |header: &ProgramHeader64<Endianness>| {
         let start = header.p_vaddr(endian);
         let end = start.checked_add(header.p_filesz(endian))?;

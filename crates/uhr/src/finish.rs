@@ -7,17 +7,15 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use uhr_collect::{
-    EVIDENCE_LIMIT, HeldFile, jitdump_name, kernel_program_name, perf_map_name, vdso_image,
-};
+use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, kernel_program_name, perf_map_name, vdso_image};
 use uhr_model::{BuildId, FrameMode, ModuleId, ModuleKind, NoCode, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
 use uhr_recording::{
     Finalized, FrameHint, Manifest, Recording, RecordingError, Table, busy_frames, finalize,
 };
 use uhr_symbolize::{
-    DebugFiles, ElfSource, FoundBy, Jitdump, KernelMemory, KernelMemoryError, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap,
-    Symbolized, Unnamed, symbolize, symbolize_with_lines,
+    DebugFiles, ElfSource, FoundBy, Jitdump, KernelMemory, KernelMemoryError, KernelSymbols, ModuleSource,
+    ModuleSymbols, Origin, PerfMap, Symbolized, Unnamed, symbolize, symbolize_with_lines,
 };
 
 use crate::kept_code::{self, BusyCode};
@@ -96,7 +94,11 @@ fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, Rec
         }
     }
     let mut done = Finalized {
-        module_symbols: modules.iter().zip(&named).map(|(module, names)| words(module, &names.origin)).collect(),
+        module_symbols: modules
+            .iter()
+            .zip(&named)
+            .map(|(module, names)| words(module, &names.origin))
+            .collect(),
         notes: notes(&named),
         ..Finalized::default()
     };
@@ -337,11 +339,13 @@ impl Kernel {
     /// Where its code is, or why that cannot be read.
     fn memory(&self) -> Result<KernelMemory, NoCode> {
         match self {
-            Self::Symbols(_) => KernelMemory::open(Path::new(KernelMemory::PATH)).map_err(|error| match error {
-                KernelMemoryError::Missing => NoCode::NoKcore,
-                KernelMemoryError::Forbidden => NoCode::KcoreForbidden,
-                KernelMemoryError::Malformed => NoCode::KernelNotRead,
-            }),
+            Self::Symbols(_) => {
+                KernelMemory::open(Path::new(KernelMemory::PATH)).map_err(|error| match error {
+                    KernelMemoryError::Missing => NoCode::NoKcore,
+                    KernelMemoryError::Forbidden => NoCode::KcoreForbidden,
+                    KernelMemoryError::Malformed => NoCode::KernelNotRead,
+                })
+            }
             Self::OtherBoot => Err(NoCode::KernelNotRead),
         }
     }

@@ -10,9 +10,7 @@ use uhr_model::object::ElfFile;
 use uhr_model::{ModuleKind, NoCode, RelativeAddress};
 use uhr_recording::tables::{CodeLineRow, Frames, MachineCodeRow, ModuleRow};
 use uhr_recording::{Busy, Recording};
-use uhr_symbolize::{
-    Jitdump, KernelMemory, ModuleSource, ModuleSymbols, Symbolized, Unnamed, machine_code,
-};
+use uhr_symbolize::{Jitdump, KernelMemory, ModuleSource, ModuleSymbols, Symbolized, Unnamed, machine_code};
 
 use crate::finish::{Held, ModuleFile};
 

@@ -39,7 +39,8 @@ impl<'a> Sources<'a> {
         }
         let source = self.files.entry(file.to_owned()).or_insert_with(|| (self.read)(file));
         let Source::Text(text) = source else { return None };
-        let Some(found) = (line as usize).checked_sub(1).and_then(|at| text.lines().nth(at)).map(str::to_owned)
+        let Some(found) =
+            (line as usize).checked_sub(1).and_then(|at| text.lines().nth(at)).map(str::to_owned)
         else {
             *source = Source::Absent("it has fewer lines than were compiled");
             return None;

@@ -28,8 +28,8 @@ use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
     CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow,
-    MappingNames, Mappings, Modules, OffCpu, Processes, Resident, Samples, SourceLines, Stacks, SyscallWindows, Syscalls,
-    ThreadRow, Threads, Wakers,
+    MappingNames, Mappings, Modules, OffCpu, Processes, Resident, Samples, SourceLines, Stacks,
+    SyscallWindows, Syscalls, ThreadRow, Threads, Wakers,
 };
 use crate::wait_hints::{FrameHint, NodeHint};
 use crate::wait_kinds::WaitKinds;

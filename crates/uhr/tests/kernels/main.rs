@@ -94,7 +94,10 @@ fn check(series: &str) {
         let query = "--metric page-faults --group-by region --limit 1000 --json";
         machine.ask(&rec, &format!("uhr query {rec} {query}"));
     }
-    machine.ask("record-kernel-code", "uhr record -o kernel-code -- dd if=/dev/zero of=/dev/null bs=64k count=20000");
+    machine.ask(
+        "record-kernel-code",
+        "uhr record -o kernel-code -- dd if=/dev/zero of=/dev/null bs=64k count=20000",
+    );
     machine.ask("kernel-code", "uhr annotate kernel-code --function ksys_read --asm --detail full --json");
     machine.ask("vfs_read", "grep ' vfs_read$' /proc/kallsyms");
     let said = machine.boot();

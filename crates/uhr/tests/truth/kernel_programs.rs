@@ -8,6 +8,7 @@ use std::process::Command;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{Object, ObjectBuilder, Program, ProgramInput};
 use serde_json::Value;
+use uhr_recording::Recording;
 
 use crate::annotate::{address, mnemonic, share};
 use crate::harness::{
@@ -151,7 +152,8 @@ fn instructions_of_a_program_are_the_kernels_own() {
         assert_eq!(seen, expected);
         // What a division holds up is the instruction behind it.
         let behind = expected.iter().position(|(_, text)| text == "div").unwrap() + 1;
-        let of_division: f64 = instructions[behind - 1..=behind].iter().map(|row| share(row, "self_share")).sum();
+        let of_division: f64 =
+            instructions[behind - 1..=behind].iter().map(|row| share(row, "self_share")).sum();
         assert!(of_division > 0.5, "{answer:#}");
         let by_instruction = recorded.ask(&format!("query --group-by instruction --function {name}"));
         let most = &rows(&by_instruction)[0]["key"];
@@ -203,7 +205,7 @@ fn programs_that_come_and_go_keep_their_names() {
     }
     let place = Place::new();
     let objects = ["burn", "glow"].map(|name| compiled(&place, name));
-    for (sampler, target) in [("perf", "pid"), ("ebpf", "pid"), ("perf", "machine"), ("ebpf", "machine")] {
+    for (sampler, target) in [("perf", "pid"), ("ebpf", "machine")] {
         let rec = format!("{sampler}-{target}");
         let running = recording(&place, &rec, sampler, target);
         let mut starts = Vec::new();
@@ -231,6 +233,33 @@ fn programs_that_come_and_go_keep_their_names() {
             "{rec}: two turns of {burn} and one of {glow}, at {starts:x?}: {functions:#}"
         );
     }
+}
+
+/// Without CAP_SYS_ADMIN nobody may ask for programs. The kernel's records still tell of those that are new.
+#[test]
+fn without_the_right_programs_have_names_and_a_reason_for_the_rest() {
+    if !has_ebpf() || !has("setpriv") {
+        return;
+    }
+    let place = Place::new();
+    let (rec, pid) = (place.path("rec"), std::process::id().to_string());
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_admin", "--", env!("CARGO_BIN_EXE_uhr"), "record", "--pid", &pid]);
+    command.args(["--sampler", "ebpf", "-o"]).arg(&rec);
+    let running = Running::program(&place, "uhr", &mut command);
+    wait_until("it records", || rec.join("manifest.json").exists());
+    let mut program = Loaded::new(&compiled(&place, "burn"));
+    program.run_times(15);
+    let (_, name) = program.divides();
+    let recorded = Recorded { rec, ..ended(running) };
+    let functions = recorded.ask("query --group-by function --limit 100");
+    let row = find(&functions, "function", &name).unwrap_or_else(|| panic!("{name}: {functions:#}"));
+    assert_eq!(row["key"]["module"], "[bpf]");
+    let answer = recorded.ask(&format!("annotate --function {name} --asm"));
+    assert!(rows(&answer).iter().all(|row| row["bytes"].is_null()), "{answer:#}");
+    assert!(answer["coverage"]["notes"].to_string().contains("CAP_SYS_ADMIN"), "{answer:#}");
+    let misses = Recording::open(&recorded.rec).unwrap().manifest.ledger.misses;
+    assert!(misses.iter().any(|(what, &count)| what.contains("CAP_SYS_ADMIN") && count > 0), "{misses:?}");
 }
 
 fn bytes(row: &Value) -> Vec<u8> {
