@@ -120,13 +120,25 @@ impl KernelPrograms {
         }
         self.become_as_of(now_ns);
         let (start, end) = (symbol.address, symbol.address.saturating_add(u64::from(symbol.length)));
-        if symbol.is_gone {
-            self.clear(start, end);
-        } else if !self.is_placed(start, symbol.name) {
-            let name = String::from_utf8_lossy(symbol.name).into_owned();
-            let functions = vec![ProgramFunction { start, end, name }];
-            if let Some(at) = self.add(Program { id: None, functions, code: None, module: None }) {
-                self.place(at);
+        let is_it = |function: &ProgramFunction| function.start == start && is_named(function, symbol.name);
+        let is_of = |at: usize| self.programs[at].functions.iter().any(is_it);
+        match (symbol.is_gone, self.places.get(&start)) {
+            // Its place may be somebody else's by now: when that came is known less exactly than this.
+            (true, Some(&(_, at))) if is_of(at) => self.clear(start, end),
+            (true, _) => {}
+            (false, Some(&(_, at))) if is_of(at) => {}
+            (false, _) => {
+                let known = (0..self.programs.len()).rev().find(|&at| is_of(at));
+                let name = || String::from_utf8_lossy(symbol.name).into_owned();
+                let new = || Program {
+                    id: None,
+                    functions: vec![ProgramFunction { start, end, name: name() }],
+                    code: None,
+                    module: None,
+                };
+                if let Some(at) = known.or_else(|| self.add(new())) {
+                    self.place(at);
+                }
             }
         }
     }
@@ -204,13 +216,6 @@ impl KernelPrograms {
         }
     }
 
-    fn is_placed(&self, start: u64, name: &[u8]) -> bool {
-        let Some(&(_, at)) = self.places.get(&start) else { return false };
-        let known = self.programs[at].functions.iter().find(|function| function.start == start);
-        let tagged = |name: &[u8]| name.get(..PREFIX_WITH_TAG).map(<[u8]>::to_vec);
-        known.is_some_and(|known| tagged(known.name.as_bytes()) == tagged(name))
-    }
-
     /// Writes what a program is made of, as far as that can be had.
     fn store(&mut self, at: usize, modules: &mut Modules, writer: &mut RecordingWriter) -> Option<ModuleId> {
         if self.stored == MAX_STORED {
@@ -233,11 +238,8 @@ impl KernelPrograms {
                 &mut self.missed.gone
             };
             *missed += 1;
-            let functions = std::mem::take(&mut program.functions);
-            ProgramCode {
-                functions: functions.into_iter().map(|one| (one, Vec::new())).collect(),
-                lines: Vec::new(),
-            }
+            let functions = program.functions.iter().map(|one| (one.clone(), Vec::new())).collect();
+            ProgramCode { functions, lines: Vec::new() }
         });
         let module = modules.kernel_program(writer);
         program.module = Some(module);
@@ -265,6 +267,12 @@ impl KernelPrograms {
         let text = text[..text.floor_char_boundary(MAX_LINE_BYTES)].to_owned();
         writer.push_source_line(SourceLineRow { file: line.file.clone(), line: line.line, text });
     }
+}
+
+/// Whether a record's name is that of a function. The names that are asked for are cut, their tags are not.
+fn is_named(function: &ProgramFunction, name: &[u8]) -> bool {
+    let tagged = name.get(..PREFIX_WITH_TAG);
+    tagged.is_some() && function.name.as_bytes().get(..PREFIX_WITH_TAG) == tagged
 }
 
 /// What code takes in memory while it waits, roughly.
@@ -300,15 +308,10 @@ mod tests {
         }
 
         /// A program that was found, with code that was read at once.
-        fn comes(&mut self, since_ns: u64, places: &[Range<u64>], name: &str) {
-            let function = |place: &Range<u64>| ProgramFunction {
-                start: place.start,
-                end: place.end,
-                name: name.to_owned(),
-            };
+        fn comes(&mut self, since_ns: u64, places: &[(u64, u64)], name: &str) {
+            let function = |&(start, end): &(u64, u64)| ProgramFunction { start, end, name: name.to_owned() };
             let functions: Vec<ProgramFunction> = places.iter().map(function).collect();
-            let line =
-                ProgramLine { address: places[0].start, file: "p.c".into(), line: 7, text: name.into() };
+            let line = ProgramLine { address: places[0].0, file: "p.c".into(), line: 7, text: name.into() };
             let code = ProgramCode {
                 functions: functions.iter().map(|one| (one.clone(), vec![0xc3; 16])).collect(),
                 lines: vec![line.clone(), line],
@@ -333,8 +336,8 @@ mod tests {
     #[test]
     fn an_address_is_of_whoever_was_there_then() {
         let mut scene = Scene::new();
-        scene.comes(10, &[0x1000..0x1010, 0x5000..0x5010], A);
-        scene.comes(50, &[0x1008..0x1018], B);
+        scene.comes(10, &[(0x1000, 0x1010), (0x5000, 0x5010)], A);
+        scene.comes(50, &[(0x1008, 0x1018)], B);
         assert_eq!(scene.at(5, 0x1008), None, "before it was loaded");
         let first = scene.at(10, 0x1008);
         assert!(first.is_some());
@@ -374,17 +377,38 @@ mod tests {
     #[test]
     fn a_record_of_a_program_that_was_asked_for_changes_nothing() {
         let mut scene = Scene::new();
-        scene.comes(10, &[0x1000..0x1010], A);
+        scene.comes(10, &[(0x1000, 0x1010)], A);
         // The kernel knows a longer name than fits into what is asked first.
         scene.record(12, 0x1000, &format!("{A}_and_more"), false);
         assert!(scene.at(13, 0x1000).is_some());
         assert!(scene.programs.misses().iter().all(|(_, count)| *count == 0));
     }
 
+    /// It was asked for before the record of its predecessor's end, which has the same place, was handled.
+    #[test]
+    fn the_end_of_one_program_is_not_that_of_the_next() {
+        let mut scene = Scene::new();
+        scene.comes(10, &[(0x1000, 0x1010)], A);
+        let first = scene.at(15, 0x1000);
+        scene.comes(20, &[(0x1000, 0x1010)], B);
+        scene.record(25, 0x1000, A, true);
+        scene.record(30, 0x1000, B, false);
+        let second = scene.at(31, 0x1000);
+        assert!(second.is_some() && second != first);
+        assert!(scene.programs.misses().iter().all(|(_, count)| *count == 0), "its code is there");
+        // The same program once more: the record of its beginning tells which of the two ended.
+        scene.comes(50, &[(0x1000, 0x1010)], B);
+        scene.record(55, 0x1000, B, true);
+        assert_eq!(scene.at(56, 0x1000), None);
+        scene.record(60, 0x1000, B, false);
+        let third = scene.at(61, 0x1000);
+        assert!(third.is_some() && third != second);
+    }
+
     #[test]
     fn what_cannot_be_read_any_more_keeps_its_name_and_is_counted() {
         let mut scene = Scene::new();
-        scene.comes(10, &[0x1000..0x1010], A);
+        scene.comes(10, &[(0x1000, 0x1010)], A);
         scene.programs.programs[0].code = None;
         scene.programs.waiting_bytes = 0;
         let module = scene.at(10, 0x1000).unwrap();

@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, kernel_program_name, perf_map_name, vdso_image};
-use uhr_model::{BuildId, FrameMode, ModuleId, ModuleKind, NoCode, RelativeAddress, Unsymbolized};
+use uhr_model::{BuildId, FrameMode, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
 use uhr_recording::{
     Finalized, FrameHint, Manifest, Recording, RecordingError, Table, busy_frames, finalize,
 };
 use uhr_symbolize::{
-    DebugFiles, ElfSource, FoundBy, Jitdump, KernelMemory, KernelMemoryError, KernelSymbols, ModuleSource,
-    ModuleSymbols, Origin, PerfMap, Symbolized, Unnamed, symbolize, symbolize_with_lines,
+    DebugFiles, ElfSource, FoundBy, Jitdump, KernelSymbols, ModuleSource, ModuleSymbols, Origin, PerfMap,
+    Symbolized, Unnamed, symbolize, symbolize_with_lines,
 };
 
 use crate::kept_code::{self, BusyCode};
+use crate::running_kernel::Kernel;
 
 /// The files of modules that were opened while the target ran.
 pub(crate) type Held = HashMap<ModuleId, HeldFile>;
@@ -318,37 +319,6 @@ fn named_by(dump: &Jitdump<'_>, addresses: &[RelativeAddress], busy: &BusyCode) 
 fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
     let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
     ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new(), lines: Vec::new() }
-}
-
-/// The names of the kernel that was recorded, if it still runs.
-enum Kernel {
-    Symbols(String),
-    /// Its addresses meant something in another boot, or on another machine.
-    OtherBoot,
-}
-
-impl Kernel {
-    fn of(recording: &Recording) -> Self {
-        let boot = &recording.manifest.host.boot_id;
-        if boot.is_empty() || *boot != uhr_collect::host().boot_id {
-            return Self::OtherBoot;
-        }
-        Self::Symbols(std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
-    }
-
-    /// Where its code is, or why that cannot be read.
-    fn memory(&self) -> Result<KernelMemory, NoCode> {
-        match self {
-            Self::Symbols(_) => {
-                KernelMemory::open(Path::new(KernelMemory::PATH)).map_err(|error| match error {
-                    KernelMemoryError::Missing => NoCode::NoKcore,
-                    KernelMemoryError::Forbidden => NoCode::KcoreForbidden,
-                    KernelMemoryError::Malformed => NoCode::KernelNotRead,
-                })
-            }
-            Self::OtherBoot => Err(NoCode::KernelNotRead),
-        }
-    }
 }
 
 fn words(module: &ModuleRow, origin: &Origin) -> Option<String> {
