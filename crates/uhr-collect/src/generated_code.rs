@@ -9,6 +9,8 @@ const HEADER_BYTES: u32 = 40;
 const RECORD_HEADER_BYTES: usize = 16;
 const CODE_LOAD: u32 = 0;
 const CODE_DEBUG_INFO: u32 = 2;
+/// Stands for the name of the entry before.
+const SAME_FILE: &[u8] = b"\xff\0";
 /// EM_X86_64, EM_AARCH64 (include/uapi/linux/elf-em.h).
 const MACHINE: u32 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
@@ -59,11 +61,15 @@ fn debug_info(function: &ProgramFunction, lines: &[ProgramLine]) -> Vec<u8> {
     let entries: Vec<usize> = (0..lines.len()).filter(is_other).collect();
     let mut body = function.start.to_ne_bytes().to_vec();
     body.extend((entries.len() as u64).to_ne_bytes());
+    let mut file = None;
     for line in entries.into_iter().map(|at| &lines[at]) {
         body.extend(line.address.to_ne_bytes());
         body.extend(line.line.to_ne_bytes());
         body.extend(0u32.to_ne_bytes());
-        put_text(&mut body, &line.file);
+        match file.replace(&line.file) {
+            Some(before) if *before == line.file => body.extend(SAME_FILE),
+            _ => put_text(&mut body, &line.file),
+        }
     }
     body
 }
@@ -111,7 +117,9 @@ mod tests {
         let source = ModuleSource::Jitdump(&dump);
         let place = |address| {
             let found = symbolize(&source, &[RelativeAddress(address)]).results[0].clone().unwrap();
-            (found.locations[0].function.clone().unwrap(), found.locations[0].line)
+            let place = found.locations[0].clone();
+            assert!(place.line.is_none() || place.file.as_deref() == Some("/src/p.bpf.c"), "{place:?}");
+            (place.function.unwrap(), place.line)
         };
         assert_eq!(place(0x9003), ("bpf_prog_0011223344556677_main".to_owned(), Some(9)));
         assert_eq!(place(0x8003), ("bpf_prog_8899aabbccddeeff_sub".to_owned(), Some(3)));

@@ -91,43 +91,33 @@ fn parts(file: &File) -> Option<Vec<(Range<u64>, u64)>> {
 
 #[cfg(test)]
 mod tests {
-    use object::write::StreamingBuffer;
-    use object::write::elf::{FileHeader, ProgramHeader, Writer};
-
     use super::*;
 
-    /// A core file with these parts: address, bytes.
+    /// A core file with these parts (address, bytes), behind a note as the kernel's has one.
     fn core(parts: &[(u64, &[u8])]) -> Vec<u8> {
-        let mut file = StreamingBuffer::new(Vec::new());
-        let mut writer = Writer::new(Endianness::Little, true, &mut file);
-        writer.reserve_file_header();
-        writer.reserve_program_headers(parts.len() as u32 + 1);
-        let offsets: Vec<usize> = parts.iter().map(|(_, bytes)| writer.reserve(bytes.len(), 16)).collect();
-        let header =
-            FileHeader { os_abi: 0, abi_version: 0, e_type: ET_CORE, e_machine: 62, e_entry: 0, e_flags: 0 };
-        writer.write_file_header(&header).unwrap();
-        writer.write_align_program_headers();
-        let part = ProgramHeader {
-            p_type: object::elf::PT_NOTE,
-            p_flags: 0,
-            p_offset: 0,
-            p_vaddr: 0,
-            p_paddr: 0,
-            p_filesz: 64,
-            p_memsz: 64,
-            p_align: 0,
+        const HEADER: u64 = 64;
+        const PART: u64 = 56;
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        let halves = |file: &mut Vec<u8>, halves: &[u16]| {
+            halves.iter().for_each(|half| file.extend(half.to_le_bytes()))
         };
-        writer.write_program_header(&part);
-        for ((address, bytes), offset) in parts.iter().zip(&offsets) {
-            let (offset, size) = (*offset as u64, bytes.len() as u64);
-            let part = ProgramHeader { p_type: PT_LOAD, p_offset: offset, p_vaddr: *address, ..part.clone() };
-            writer.write_program_header(&ProgramHeader { p_filesz: size, p_memsz: size, ..part });
+        let words =
+            |file: &mut Vec<u8>, words: &[u64]| words.iter().for_each(|word| file.extend(word.to_le_bytes()));
+        halves(&mut file, &[ET_CORE.0, 62, 1, 0]);
+        // Entry, program headers, section headers.
+        words(&mut file, &[0, HEADER, 0]);
+        halves(&mut file, &[0, 0, HEADER as u16, PART as u16, parts.len() as u16 + 1, 0, 0, 0]);
+        let mut offset = HEADER + PART * (parts.len() as u64 + 1);
+        // Kind, then offset, address, physical address, size in the file, size in memory, alignment.
+        words(&mut file, &[4, 0, 0, 0, HEADER, HEADER, 0]);
+        for (address, bytes) in parts {
+            let size = bytes.len() as u64;
+            words(&mut file, &[1, offset, *address, 0, size, size, 0]);
+            offset += size;
         }
-        for (_, bytes) in parts {
-            writer.write_align(16);
-            writer.write(bytes);
-        }
-        file.into_inner()
+        parts.iter().for_each(|(_, bytes)| file.extend(*bytes));
+        file
     }
 
     fn opened(bytes: &[u8]) -> Result<KernelMemory, KernelMemoryError> {
