@@ -12,7 +12,7 @@ use uhr_recording::Recording;
 
 use crate::annotate::{address, mnemonic, share};
 use crate::harness::{
-    Place, Recorded, Running, Who, built, find, has, has_ebpf, line_of, rows, source, wait_until,
+    Place, Recorded, Running, Who, ask, built, find, has, has_ebpf, line_of, rows, source, wait_until,
 };
 
 const SOURCE: &str = "kernel_burn.bpf.c";
@@ -233,6 +233,32 @@ fn programs_that_come_and_go_keep_their_names() {
             "{rec}: two turns of {burn} and one of {glow}, at {starts:x?}: {functions:#}"
         );
     }
+}
+
+/// What was read of a program is on disk before the recording ends.
+#[test]
+fn a_killed_recorder_leaves_the_names_and_lines_of_programs() {
+    if !has_ebpf() {
+        return;
+    }
+    let place = Place::new();
+    let mut program = Loaded::new(&compiled(&place, "burn"));
+    let mut running = recording(&place, "rec", "ebpf", "pid");
+    // A second's rows are written at a time.
+    let began = std::time::Instant::now();
+    program.run_while(|| began.elapsed() < std::time::Duration::from_secs(3));
+    running.kill();
+    let (_, name) = program.divides();
+    drop(program);
+    let (code, lines) = ask(&running.rec, &format!("query --group-by line --function {name}"));
+    assert_eq!((code, &lines["recording"]["state"]), (0, &"recovered".into()), "{lines:#}");
+    assert_eq!(rows(&lines)[0]["key"]["line"], line_of(SOURCE, "costly"), "{lines:#}");
+    let (_, annotated) = ask(&running.rec, &format!("annotate --function {name} --asm"));
+    let costly = rows(&annotated).iter().find(|row| share(row, "self_share") > 0.3).unwrap();
+    assert!(costly["bytes"].is_string(), "{annotated:#}");
+    let (_, annotated) = ask(&running.rec, &format!("annotate --function {name}"));
+    let texts = rows(&annotated).iter().filter_map(|row| row["text"].as_str());
+    assert!(texts.into_iter().any(|text| text.ends_with("// LINE costly")), "{annotated:#}");
 }
 
 /// Without CAP_SYS_ADMIN nobody may ask for programs. The kernel's records still tell of those that are new.
