@@ -79,6 +79,11 @@ pub fn jitdump_name(process: u32) -> String {
     format!("jit-{process}.dump")
 }
 
+/// The name of the jitdump of an eBPF program, by its row of modules.
+pub fn kernel_program_name(module: u32) -> String {
+    format!("bpf-{module}.dump")
+}
+
 /// How much older than its process a file may look: clocks of files are coarse.
 const SLACK_SECONDS: f64 = 2.0;
 

@@ -168,6 +168,13 @@ impl Modules {
         id
     }
 
+    /// An eBPF program.
+    pub(crate) fn kernel_program(&mut self, writer: &mut RecordingWriter) -> ModuleId {
+        let id = self.next_id();
+        write(writer, id, ModuleKind::Bpf, "[bpf]".to_owned(), None, None);
+        id
+    }
+
     /// Lets go of unwind tables that were not needed since this was last called, where there is much of them.
     pub(crate) fn trim(&self) {
         let bytes: usize = self.tables.iter().map(|tables| tables.table_bytes()).sum();

@@ -20,6 +20,7 @@ mod log;
 mod mapped;
 mod options;
 mod probe;
+mod programs;
 mod ring;
 mod sampler;
 mod stack_sample;
@@ -34,6 +35,9 @@ pub use error::LoadError;
 pub use event::{Event, File, Head, How, Occasion, State, Task, Times, WaitEnd, Waker, Why, Woken};
 pub use options::{Options, Scope};
 pub use probe::{Feature, WALKER, check_rights, features, purpose};
+pub use programs::{
+    ProgramCode, ProgramFunction, ProgramLine, ProgramOutline, next_program, program_code, program_outline,
+};
 pub use sampler::{RINGS, Sampler};
 pub use stack_sample::{KEPT_FRAMES, Registers, Sample, SampleKind, WalkEnd, WalkedFrame};
 pub use tables::{Code, PackedRows, TableId, Tables, WalkBy};

@@ -20,11 +20,16 @@ fn keep(_level: PrintLevel, text: String) {
     }
 }
 
-/// Begins anew.
-pub(crate) fn begin() {
+/// Keeps what libbpf says off the terminal.
+pub(crate) fn divert() {
     ONCE.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Info, keep)));
     });
+}
+
+/// Begins anew.
+pub(crate) fn begin() {
+    divert();
     if let Ok(mut said) = SAID.lock() {
         said.clear();
     }

@@ -31,5 +31,7 @@ codes! {
         Jit = 4 "jit",
         /// A file that is not ELF but was mapped; addresses are file offsets.
         File = 5 "file",
+        /// An eBPF program that the kernel has compiled, one each time that one is loaded; addresses are AVMAs.
+        Bpf = 6 "bpf",
     }
 }

@@ -7,7 +7,7 @@ codes! {
         NotInFile = 1 "not-in-file",
         /// The runtime that generated the code did not write it into a jitdump.
         NotInJitdump = 2 "not-in-jitdump",
-        /// The kernel's code is not read.
+        /// The kernel's code was not read.
         KernelNotRead = 3 "kernel-not-read",
         /// Nothing says where the function ends.
         UnknownEnd = 4 "unknown-end",
@@ -15,5 +15,11 @@ codes! {
         TooLong = 5 "too-long",
         /// So much code of busier functions was kept that this one had no room.
         NoRoom = 6 "no-room",
+        /// The eBPF program was gone before its code was read, or it may not be read.
+        ProgramNotRead = 7 "program-not-read",
+        /// The kernel shows its memory nowhere: there is no `/proc/kcore`.
+        NoKcore = 8 "no-kcore",
+        /// `/proc/kcore` may not be read.
+        KcoreForbidden = 9 "kcore-forbidden",
     }
 }

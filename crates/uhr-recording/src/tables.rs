@@ -270,6 +270,18 @@ table! {
 }
 
 table! {
+    /// Lines of source that came with the code which was made from them, as those of eBPF programs do.
+    SourceLines, SourceLineRow, "source_lines" {
+        /// Source file, as in `locations`.
+        file: String,
+        /// Source line.
+        line: u32,
+        /// Its text.
+        text: String,
+    }
+}
+
+table! {
     /// Executable mappings of each process.
     Mappings, MappingRow, "mappings" {
         /// When it was made (or first seen).

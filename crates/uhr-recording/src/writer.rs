@@ -8,8 +8,9 @@ use crate::manifest::Manifest;
 use crate::stream::TableStream;
 use crate::tables::{
     FaultRow, Faults, FrameRow, Frames, MappingNameRow, MappingNames, MappingRow, Mappings, ModuleRow,
-    Modules, OffCpu, OffCpuRow, ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples, StackRow,
-    Stacks, SyscallRow, SyscallWindowRow, SyscallWindows, Syscalls, ThreadRow, Threads, WakerRow, Wakers,
+    Modules, OffCpu, OffCpuRow, ProcessRow, Processes, Resident, ResidentRow, SampleRow, Samples,
+    SourceLineRow, SourceLines, StackRow, Stacks, SyscallRow, SyscallWindowRow, SyscallWindows, Syscalls,
+    ThreadRow, Threads, WakerRow, Wakers,
 };
 
 /// A batch is written at this many rows even before its second is over, so that memory stays bounded.
@@ -63,6 +64,7 @@ streams! {
     Processes ProcessRow processes push_process,
     Threads ThreadRow threads push_thread,
     Modules ModuleRow modules push_module,
+    SourceLines SourceLineRow source_lines push_source_line,
     Mappings MappingRow mappings push_mapping,
     Frames FrameRow frames push_frame,
     Stacks StackRow stacks push_stack,

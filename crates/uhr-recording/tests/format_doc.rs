@@ -8,7 +8,7 @@ use uhr_model::{FrameMode, Interrupt, ModuleKind, NoCode, Region, StackEnding, U
 use uhr_recording::Table;
 use uhr_recording::tables::{
     CodeLines, Faults, Frames, Locations, MachineCode, MappingNames, Mappings, Modules, OffCpu, Processes,
-    Resident, Samples, Stacks, SyscallWindows, Syscalls, Threads, Wakers,
+    Resident, Samples, SourceLines, Stacks, SyscallWindows, Syscalls, Threads, Wakers,
 };
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
@@ -44,6 +44,7 @@ fn schema() -> String {
     table::<Locations>(&mut page);
     table::<MachineCode>(&mut page);
     table::<CodeLines>(&mut page);
+    table::<SourceLines>(&mut page);
     table::<Modules>(&mut page);
     table::<Mappings>(&mut page);
     table::<Processes>(&mut page);

@@ -4,12 +4,15 @@
 //! Records carry times, in nanoseconds or in cycles (a flag says which, and some writers get it wrong). They are not
 //! used: the last code at an address is the answer.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use uhr_model::{RelativeAddress, Unsymbolized};
 
 use crate::code_ranges::CodeRanges;
 use crate::runtime_name::{self, MAX_NAME};
-use crate::{Symbolized, Unnamed};
+use crate::{LineStart, Location, Symbolized, Unnamed};
 
 const MAGIC: u32 = 0x4A69_5444;
 const HEADER_SIZE: usize = 40;
@@ -54,7 +57,7 @@ struct Code<'a> {
     /// Where the code was when its lines were written, less where it is now.
     moved_by: u64,
     /// Its part of [`Jitdump::lines`], sorted by address.
-    lines: std::ops::Range<usize>,
+    lines: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +130,7 @@ impl<'a> Jitdump<'a> {
         &mut self,
         record: &mut Reader<'a>,
         by_index: &mut FxHashMap<u64, usize>,
-        pending: &mut Option<(u64, std::ops::Range<usize>)>,
+        pending: &mut Option<(u64, Range<usize>)>,
     ) -> Option<()> {
         record.skip(8)?;
         let _vma = record.u64()?;
@@ -158,7 +161,7 @@ impl<'a> Jitdump<'a> {
     }
 
     /// The address of the code that the lines are for, and the lines.
-    fn debug_info(&mut self, record: &mut Reader<'a>) -> Option<(u64, std::ops::Range<usize>)> {
+    fn debug_info(&mut self, record: &mut Reader<'a>) -> Option<(u64, Range<usize>)> {
         let (code, count) = (record.u64()?, record.u64()?);
         let first = self.lines.len();
         let mut file = &b""[..];
@@ -197,9 +200,40 @@ impl<'a> Jitdump<'a> {
         })
     }
 
+    /// The lines of the functions that were found, as far as they are wanted.
+    pub(crate) fn whole_functions(
+        &self,
+        found: &[Result<Symbolized, Unnamed>],
+        wants_lines: &dyn Fn(Range<RelativeAddress>) -> bool,
+    ) -> Vec<LineStart> {
+        let ranges = found.iter().flatten().filter_map(|found| Some((found.start, found.end?)));
+        let ranges: BTreeSet<(RelativeAddress, RelativeAddress)> = ranges.collect();
+        let mut starts = Vec::new();
+        for (start, end) in ranges {
+            let code = self.ranges.find(start.0).and_then(|row| self.code.get(row));
+            let lines = code.and_then(|code| self.lines.get(code.lines.clone()).zip(Some(code)));
+            let Some((lines, code)) = lines.filter(|(lines, _)| !lines.is_empty()) else { continue };
+            if !wants_lines(start..end) {
+                continue;
+            }
+            let function = runtime_name::parse(&String::from_utf8_lossy(code.name)).location.function;
+            let places = lines.iter().map(|line| (line.address.wrapping_sub(code.moved_by), line));
+            for (address, line) in places.filter(|(address, _)| (start.0..end.0).contains(address)) {
+                let location = Location {
+                    function: function.clone(),
+                    file: Some(String::from_utf8_lossy(line.file).into_owned()),
+                    line: Some(line.line).filter(|&line| line > 0),
+                };
+                starts.push(LineStart { address: RelativeAddress(address), locations: vec![location] });
+            }
+            starts.push(LineStart { address: end, locations: Vec::new() });
+        }
+        starts
+    }
+
     /// The bytes of exactly this range of addresses, where one function holds it all. Code that moved is not known: what
     /// refers to other places in it was changed on the way.
-    pub(crate) fn bytes(&self, range: &std::ops::Range<u64>) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&self, range: &Range<u64>) -> Option<&'a [u8]> {
         let code = self.code.get(self.ranges.find(range.start)?).filter(|code| code.moved_by == 0)?;
         let first = usize::try_from(range.start.checked_sub(code.start)?).ok()?;
         let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;

@@ -18,6 +18,7 @@ mod elf_symbols;
 mod go_table;
 mod jitdump;
 mod kernel;
+mod kernel_memory;
 mod machine_code;
 mod mini_debug;
 mod note;
@@ -38,6 +39,7 @@ use elf_module::Asked;
 pub use demangle::demangle;
 pub use jitdump::{Jitdump, JitdumpError};
 pub use kernel::KernelSymbols;
+pub use kernel_memory::{KernelMemory, KernelMemoryError};
 pub use machine_code::machine_code;
 pub use note::{Mismatch, Note};
 pub use perf_map::PerfMap;
@@ -210,7 +212,11 @@ pub fn symbolize_with_lines(
             symbols
         }
         ModuleSource::PerfMap(map) => ModuleSymbols::of(Origin::PerfMap, &sorted, |at| map.find(at)),
-        ModuleSource::Jitdump(dump) => ModuleSymbols::of(Origin::Jitdump, &sorted, |at| dump.find(at)),
+        ModuleSource::Jitdump(dump) => {
+            let mut symbols = ModuleSymbols::of(Origin::Jitdump, &sorted, |at| dump.find(at));
+            symbols.lines = dump.whole_functions(&symbols.results, wants_lines);
+            symbols
+        }
     };
     answers.in_order_of(addresses, &sorted)
 }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's own helpers may fail the test")]
 
 use uhr_model::{FrameMode, RelativeAddress, Unsymbolized};
-use uhr_symbolize::{Jitdump, JitdumpError, Location, ModuleSource, machine_code, symbolize};
+use uhr_symbolize::{
+    Jitdump, JitdumpError, Location, ModuleSource, machine_code, symbolize, symbolize_with_lines,
+};
 
 struct Writer {
     bytes: Vec<u8>,
@@ -112,6 +114,40 @@ fn both_byte_orders_and_both_clocks() {
         let answer = symbolize(&ModuleSource::Jitdump(&dump), &[RelativeAddress(0x2001)]);
         assert_eq!(answer.results[0].as_ref().unwrap().mode, Some(FrameMode::Interpreter));
     }
+}
+
+#[test]
+fn all_lines_of_a_function_that_is_wanted() {
+    let mut file = Writer::new(false, 0);
+    file.lines(0x1000, &[(0x1000, 7, b"/src/a.js"), (0x1010, 9, b"\xff"), (0x1050, 4, b"behind")]);
+    file.load(0x1000, 0x40, 1, "hot");
+    file.lines(0x2000, &[(0x2000, 1, b"/src/cold.js")]);
+    file.load(0x2000, 0x40, 2, "cold");
+    file.load(0x3000, 0x40, 3, "without lines");
+    file.move_code(0x1000, 0x5000, 0x40, 1);
+    let dump = Jitdump::parse(&file.bytes).unwrap();
+    let asked = [0x1001, 0x2001, 0x3001, 0x5001, 0x1020, 0x9000].map(RelativeAddress);
+    let wants = |function: std::ops::Range<RelativeAddress>| {
+        assert_eq!(function.end, RelativeAddress(function.start.0 + 0x40));
+        function.start != RelativeAddress(0x2000)
+    };
+    let answer = symbolize_with_lines(&ModuleSource::Jitdump(&dump), &asked, &wants);
+    let lines: Vec<(u64, Option<(String, u32)>)> = answer
+        .lines
+        .iter()
+        .map(|start| {
+            let place = start.locations.first().map(|place| {
+                assert_eq!(place.function.as_deref(), Some("hot"));
+                (place.file.clone().unwrap(), place.line.unwrap())
+            });
+            (start.address.0, place)
+        })
+        .collect();
+    let at = |address, line| (address, Some(("/src/a.js".to_owned(), line)));
+    assert_eq!(
+        lines,
+        [at(0x1000, 7), at(0x1010, 9), (0x1040, None), at(0x5000, 7), at(0x5010, 9), (0x5040, None)]
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, perf_map_name, vdso_image};
+use uhr_collect::{EVIDENCE_LIMIT, HeldFile, jitdump_name, kernel_program_name, perf_map_name, vdso_image};
 use uhr_model::{BuildId, FrameMode, ModuleId, ModuleKind, RelativeAddress, Unsymbolized};
 use uhr_recording::tables::{Frames, LocationRow, ModuleRow};
 use uhr_recording::{
@@ -19,6 +19,7 @@ use uhr_symbolize::{
 };
 
 use crate::kept_code::{self, BusyCode};
+use crate::running_kernel::Kernel;
 
 /// The files of modules that were opened while the target ran.
 pub(crate) type Held = HashMap<ModuleId, HeldFile>;
@@ -94,7 +95,11 @@ fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, Rec
         }
     }
     let mut done = Finalized {
-        module_symbols: named.iter().map(|symbols| words(&symbols.origin)).collect(),
+        module_symbols: modules
+            .iter()
+            .zip(&named)
+            .map(|(module, names)| words(module, &names.origin))
+            .collect(),
         notes: notes(&named),
         ..Finalized::default()
     };
@@ -108,7 +113,7 @@ fn names_with(recording: &Recording, files: &Files<'_>) -> Result<Finalized, Rec
     }
     let functions = kept_code::functions(&frames, &of_frame, &busy);
     done.code_lines = kept_code::lines(&named);
-    done.code = kept_code::rows(recording, &modules, functions, files.held);
+    done.code = kept_code::rows(recording, &modules, functions, files.held, &kernel.memory());
     Ok(done)
 }
 
@@ -123,7 +128,7 @@ enum Place {
 impl Place {
     fn of(module: Option<&ModuleRow>) -> Self {
         let Some(module) = module else { return Self::Elsewhere };
-        if module.kind == ModuleKind::Kernel.code() {
+        if [ModuleKind::Kernel, ModuleKind::Bpf].map(ModuleKind::code).contains(&module.kind) {
             return Self::Kernel;
         }
         let name = module.path.rsplit('/').next().unwrap_or_default();
@@ -213,7 +218,8 @@ fn name_module(
             Some(image) => symbolize(&ModuleSource::Vdso { image: &image }, addresses),
             None => unnamed(addresses, Unsymbolized::FileMissing),
         },
-        Some(ModuleKind::Jit) => name_generated(recording, module, addresses),
+        Some(ModuleKind::Jit) => name_generated(recording, module, addresses, busy),
+        Some(ModuleKind::Bpf) => name_kernel_program(recording, module, addresses, busy),
         Some(ModuleKind::File) | None => unnamed(addresses, Unsymbolized::NoSymbol),
     }
 }
@@ -265,13 +271,17 @@ impl<'a> ModuleFile<'a> {
 }
 
 /// Generated code: a jitdump tells more than a perf map; what the one does not name the other may.
-fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[RelativeAddress]) -> ModuleSymbols {
+fn name_generated(
+    recording: &Recording,
+    module: &ModuleRow,
+    addresses: &[RelativeAddress],
+    busy: &BusyCode,
+) -> ModuleSymbols {
     let process = module.process.unwrap_or(u32::MAX);
     let perf_map = recording.evidence(&perf_map_name(process), EVIDENCE_LIMIT);
     let jitdump = recording.evidence(&jitdump_name(process), EVIDENCE_LIMIT);
     let by_map = perf_map.map(|text| symbolize(&ModuleSource::PerfMap(&PerfMap::parse(&text)), addresses));
-    let by_dump = jitdump
-        .and_then(|bytes| Some(symbolize(&ModuleSource::Jitdump(&Jitdump::parse(&bytes).ok()?), addresses)));
+    let by_dump = jitdump.and_then(|bytes| Some(named_by(&Jitdump::parse(&bytes).ok()?, addresses, busy)));
     match (by_dump, by_map) {
         (Some(mut dump), Some(map)) => {
             for (result, other) in dump.results.iter_mut().zip(map.results) {
@@ -286,30 +296,34 @@ fn name_generated(recording: &Recording, module: &ModuleRow, addresses: &[Relati
     }
 }
 
+/// An eBPF program: its names are as the kernel told them while it was there.
+fn name_kernel_program(
+    recording: &Recording,
+    module: &ModuleRow,
+    addresses: &[RelativeAddress],
+    busy: &BusyCode,
+) -> ModuleSymbols {
+    let Some(bytes) = recording.evidence(&kernel_program_name(module.id), EVIDENCE_LIMIT) else {
+        return unnamed(addresses, Unsymbolized::FileMissing);
+    };
+    match Jitdump::parse(&bytes) {
+        Ok(dump) => named_by(&dump, addresses, busy),
+        Err(_) => unnamed(addresses, Unsymbolized::Malformed),
+    }
+}
+
+fn named_by(dump: &Jitdump<'_>, addresses: &[RelativeAddress], busy: &BusyCode) -> ModuleSymbols {
+    symbolize_with_lines(&ModuleSource::Jitdump(dump), addresses, &|function| busy.wants_lines(function))
+}
+
 fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols {
     let results = addresses.iter().map(|_| Err(Unnamed::because(reason))).collect();
     ModuleSymbols { results, origin: Origin::Nowhere, notes: Vec::new(), lines: Vec::new() }
 }
 
-/// The names of the kernel that was recorded, if it still runs.
-enum Kernel {
-    Symbols(String),
-    /// Its addresses meant something in another boot, or on another machine.
-    OtherBoot,
-}
-
-impl Kernel {
-    fn of(recording: &Recording) -> Self {
-        let boot = &recording.manifest.host.boot_id;
-        if boot.is_empty() || *boot != uhr_collect::host().boot_id {
-            return Self::OtherBoot;
-        }
-        Self::Symbols(std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
-    }
-}
-
-fn words(origin: &Origin) -> Option<String> {
+fn words(module: &ModuleRow, origin: &Origin) -> Option<String> {
     Some(match origin {
+        Origin::Jitdump if module.kind == ModuleKind::Bpf.code() => "the kernel's own words".to_owned(),
         Origin::Nowhere => return None,
         Origin::SymbolTable => "symbol table".to_owned(),
         Origin::MiniDebug => "symbol table (.gnu_debugdata)".to_owned(),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use uhr_collect::{EVIDENCE_LIMIT, jitdump_name, vdso_image};
+use uhr_collect::{EVIDENCE_LIMIT, jitdump_name, kernel_program_name, vdso_image};
 use uhr_model::object::ElfFile;
 use uhr_model::{ModuleKind, NoCode, RelativeAddress};
 use uhr_recording::tables::{CodeLineRow, Frames, MachineCodeRow, ModuleRow};
 use uhr_recording::{Busy, Recording};
-use uhr_symbolize::{Jitdump, ModuleSource, ModuleSymbols, Symbolized, Unnamed, machine_code};
+use uhr_symbolize::{Jitdump, KernelMemory, ModuleSource, ModuleSymbols, Symbolized, Unnamed, machine_code};
 
 use crate::finish::{Held, ModuleFile};
 
@@ -131,6 +131,7 @@ pub(crate) fn rows(
     modules: &[ModuleRow],
     functions: Vec<Function>,
     held: Option<&Held>,
+    kernel: &Result<KernelMemory, NoCode>,
 ) -> Vec<MachineCodeRow> {
     let samples = functions.iter().map(|function| function.busy.own).fold(0, u64::saturating_add);
     let stacks = functions.iter().map(|function| function.busy.total).max().unwrap_or(0);
@@ -142,7 +143,7 @@ pub(crate) fn rows(
     let mut room = samples.saturating_mul(PER_SAMPLE).clamp(*ROOM.start(), *ROOM.end());
     for function in functions.into_iter().filter(is_busy) {
         let Some(module) = modules.get(function.module as usize) else { continue };
-        match why_not(module, &function, room) {
+        match why_not(module, &function, room, kernel) {
             Some(why) => rows.push(function.without_bytes(why)),
             None => {
                 let range = function.start..function.end.unwrap_or(function.start);
@@ -156,19 +157,24 @@ pub(crate) fn rows(
         .par_iter()
         .zip(wanted)
         .filter(|(_, ranges)| !ranges.is_empty())
-        .flat_map_iter(|(module, ranges)| read_module(recording, module, ranges, held));
+        .flat_map_iter(|(module, ranges)| read_module(recording, module, ranges, (held, kernel)));
     rows.par_extend(read);
     rows
 }
 
 /// Why the code of a function is not read at all.
-fn why_not(module: &ModuleRow, function: &Function, room: u64) -> Option<NoCode> {
+fn why_not(
+    module: &ModuleRow,
+    function: &Function,
+    room: u64,
+    kernel: &Result<KernelMemory, NoCode>,
+) -> Option<NoCode> {
     let length = function.end.map(|end| end.saturating_sub(function.start)).filter(|length| *length > 0);
-    match (ModuleKind::from_code(module.kind), length) {
-        (Some(ModuleKind::Kernel), _) => Some(NoCode::KernelNotRead),
-        (_, None) => Some(NoCode::UnknownEnd),
-        (_, Some(length)) if length > LONGEST => Some(NoCode::TooLong),
-        (_, Some(length)) if length > room => Some(NoCode::NoRoom),
+    match (length, kernel) {
+        (_, Err(why)) if module.kind == ModuleKind::Kernel.code() => Some(*why),
+        (None, _) => Some(NoCode::UnknownEnd),
+        (Some(length), _) if length > LONGEST => Some(NoCode::TooLong),
+        (Some(length), _) if length > room => Some(NoCode::NoRoom),
         _ => None,
     }
 }
@@ -177,7 +183,7 @@ fn read_module(
     recording: &Recording,
     module: &ModuleRow,
     ranges: Vec<Range<RelativeAddress>>,
-    held: Option<&Held>,
+    (held, kernel): (Option<&Held>, &Result<KernelMemory, NoCode>),
 ) -> Vec<MachineCodeRow> {
     let nothing = || vec![None; ranges.len()];
     let (found, why) = match ModuleKind::from_code(module.kind) {
@@ -193,11 +199,15 @@ fn read_module(
         }
         Some(ModuleKind::Jit) => {
             let name = jitdump_name(module.process.unwrap_or(u32::MAX));
-            let dump = recording.evidence(&name, EVIDENCE_LIMIT);
-            let read = |bytes: Vec<u8>| {
-                Some(machine_code(&ModuleSource::Jitdump(&Jitdump::parse(&bytes).ok()?), &ranges))
-            };
-            (dump.and_then(read).unwrap_or_else(nothing), NoCode::NotInJitdump)
+            (from_jitdump(recording, &name, &ranges).unwrap_or_else(nothing), NoCode::NotInJitdump)
+        }
+        Some(ModuleKind::Bpf) => {
+            let name = kernel_program_name(module.id);
+            (from_jitdump(recording, &name, &ranges).unwrap_or_else(nothing), NoCode::ProgramNotRead)
+        }
+        Some(ModuleKind::Kernel) => {
+            let read = |memory: &KernelMemory| ranges.iter().map(|range| memory.code(range)).collect();
+            (kernel.as_ref().map_or_else(|_| nothing(), read), NoCode::KernelNotRead)
         }
         _ => (nothing(), NoCode::NotInFile),
     };
@@ -209,6 +219,15 @@ fn read_module(
         bytes: bytes.unwrap_or_default(),
     };
     ranges.into_iter().zip(found).map(row).collect()
+}
+
+fn from_jitdump(
+    recording: &Recording,
+    name: &str,
+    ranges: &[Range<RelativeAddress>],
+) -> Option<Vec<Option<Vec<u8>>>> {
+    let bytes = recording.evidence(name, EVIDENCE_LIMIT)?;
+    Some(machine_code(&ModuleSource::Jitdump(&Jitdump::parse(&bytes).ok()?), ranges))
 }
 
 /// Whether our own vDSO is the one that was recorded: another kernel has another.

@@ -12,6 +12,7 @@ mod kept_code;
 mod new_file;
 mod opening;
 mod output;
+mod running_kernel;
 mod source_text;
 mod terminal;
 mod text;

@@ -37,5 +37,6 @@ pub use merge::Merger;
 pub use record::{Body, BpfProgram, FileIdentity, KernelSymbol, Mapping, NO_TASK, Record, Stamp, Task};
 pub use sample::{Addresses, Sample, UserRegisters};
 pub use session::{Attached, Drained, Session, Settings, Targets, Thinned, UserStack};
+pub(crate) use sys::asleep_ns;
 pub(crate) use sys::{BeforeOthers, hurry_this_thread, process_cpu_ns, thread_cpu_ns};
 pub use sys::{OpenFiles, monotonic_ns, raise_open_files};

@@ -62,6 +62,11 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// What CLOCK_BOOTTIME has more: the time that the machine was asleep.
+pub(crate) fn asleep_ns() -> u64 {
+    clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(monotonic_ns())
+}
+
 /// CPU time of the calling thread.
 pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)

@@ -94,7 +94,10 @@ impl Pipeline {
     /// The stack of a sample, as one number.
     fn stack_of(&mut self, sample: &Sample<'_>, with_program: bool) -> (StackId, StackEnding) {
         if !with_program {
-            return (self.kernel_stack(Addresses::new(sample.kernel)), StackEnding::NoUserStack);
+            return (
+                self.kernel_stack(Addresses::new(sample.kernel), sample.head.time_ns),
+                StackEnding::NoUserStack,
+            );
         }
         if let Some(end) = sample.walk {
             return self.walked_stack(sample, end);

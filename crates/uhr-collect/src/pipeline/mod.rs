@@ -14,6 +14,7 @@ use crate::anonymous_names::AnonymousNames;
 use crate::call_sums::CallSums;
 use crate::evidence::GeneratedNames;
 use crate::intern::Interner;
+use crate::kernel_programs::KernelPrograms;
 use crate::kernel_tables::KernelTables;
 use crate::mapping_names::{MappingNames, SharedNames};
 use crate::modules::Modules;
@@ -54,6 +55,8 @@ pub(crate) struct Pipeline {
     page_sizes: PageSizes,
     anonymous_names: AnonymousNames,
     pub(crate) mapping_names: MappingNames,
+    /// eBPF programs of anybody, which are in the kernel's parts of stacks.
+    pub(crate) kernel_programs: KernelPrograms,
     shared_names: SharedNames,
     interner: Interner,
     cache: UnwindCache,
@@ -86,6 +89,7 @@ impl Pipeline {
             page_sizes: PageSizes::default(),
             anonymous_names: AnonymousNames::new(),
             mapping_names: MappingNames::default(),
+            kernel_programs: KernelPrograms::default(),
             shared_names: SharedNames::default(),
             interner: Interner::default(),
             cache: UnwindCache::new(),
@@ -161,7 +165,9 @@ impl Pipeline {
             Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. } => {
                 self.counted.without_task += 1
             }
-            Body::Unthrottle | Body::KernelSymbol(_) | Body::BpfProgram(_) => {}
+            Body::KernelSymbol(symbol) => self.kernel_programs.see(symbol, time_ns),
+            // They are asked for.
+            Body::BpfProgram(_) | Body::Unthrottle => {}
             Body::Unknown { .. } => self.counted.unknown += 1,
         }
     }

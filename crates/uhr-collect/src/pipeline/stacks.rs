@@ -92,7 +92,7 @@ impl Pipeline {
         (pid, near): (u32, u32),
         now_ns: u64,
     ) -> StackId {
-        let kernel_frames = self.kernel_frames(kernel);
+        let kernel_frames = self.kernel_frames(kernel, now_ns);
         let process = self.tasks.process(pid, now_ns, &mut self.writer);
         let has_learned = process.unwinder.take_changed_evidence();
         let space = &process.space;
@@ -109,22 +109,26 @@ impl Pipeline {
     }
 
     /// A stack that is the kernel's alone: of an interrupt.
-    pub(super) fn kernel_stack(&mut self, chain: Addresses<'_>) -> StackId {
-        let frames = self.kernel_frames(chain);
+    pub(super) fn kernel_stack(&mut self, chain: Addresses<'_>, now_ns: u64) -> StackId {
+        let frames = self.kernel_frames(chain, now_ns);
         // Of interrupts of all kinds.
         self.interner.stack(0, frames.into_iter(), &mut self.writer)
     }
 
     /// The kernel's frames, the outermost first.
-    fn kernel_frames(&mut self, chain: Addresses<'_>) -> Vec<FrameKey> {
+    fn kernel_frames(&mut self, chain: Addresses<'_>, now_ns: u64) -> Vec<FrameKey> {
         if chain.is_empty() {
             return Vec::new();
         }
-        let kernel = Some(self.modules.kernel(&mut self.writer));
+        let kernel = self.modules.kernel(&mut self.writer);
+        let (programs, modules, writer) = (&mut self.kernel_programs, &mut self.modules, &mut self.writer);
+        programs.become_as_of(now_ns);
         let frame = |(at, address): (usize, u64)| {
             let address = Avma(address);
             let code = if at == 0 { CodeAddress::Instruction(address) } else { CodeAddress::Return(address) };
-            FrameKey { mode: FrameMode::Kernel, module: kernel, address: code.lookup().0, is_return: at > 0 }
+            let address = code.lookup().0;
+            let module = programs.module(address, modules, writer).unwrap_or(kernel);
+            FrameKey { mode: FrameMode::Kernel, module: Some(module), address, is_return: at > 0 }
         };
         let mut frames: Vec<FrameKey> = chain.iter().enumerate().map(frame).collect();
         frames.reverse();

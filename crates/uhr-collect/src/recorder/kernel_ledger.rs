@@ -117,6 +117,7 @@ impl Recorder {
         ]
         .into_iter()
         .chain(self.pipeline.mapping_names.misses())
+        .chain(self.pipeline.kernel_programs.misses())
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| (name.to_owned(), count))
         .chain(self.kernel_side.left_out.iter().map(|(program, count)| {

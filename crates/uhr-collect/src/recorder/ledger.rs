@@ -46,6 +46,7 @@ impl Recorder {
         ]
         .into_iter()
         .chain(self.pipeline.mapping_names.misses())
+        .chain(self.pipeline.kernel_programs.misses())
         .map(|(name, count)| (name.to_owned(), count))
         .collect();
         misses.retain(|_, count| *count > 0);

@@ -227,6 +227,7 @@ impl Recorder {
     /// # Errors
     /// [`CollectError::Recording`] if the last rows cannot be written.
     pub fn finish(mut self) -> Result<Captured, CollectError> {
+        self.pipeline.kernel_programs.look();
         let (batches, stopped) = self.reader.stop();
         let end_ns = stopped.as_ref().map_or_else(monotonic_ns, |stopped| stopped.at_ns);
         for batch in batches {
@@ -273,6 +274,7 @@ impl Recorder {
 
     fn take(&mut self, batch: Batch) {
         let started_ns = batch.started_ns;
+        self.pipeline.kernel_programs.look();
         self.push(batch);
         let (decoder, pipeline) = (&self.decoder, &mut self.pipeline);
         self.merger.release(self.arrived_ns, &mut |ring, record| hand_over(decoder, pipeline, ring, record));

@@ -318,7 +318,14 @@ fn words(why: Option<NoCode>) -> &'static str {
         Some(NoCode::NotInJitdump) => {
             "the runtime that made the code wrote it nowhere (a jitdump would have it)"
         }
-        Some(NoCode::KernelNotRead) => "the kernel's own code is not kept",
+        Some(NoCode::KernelNotRead) => "the kernel's own code was not read when the recording was finished",
+        Some(NoCode::NoKcore) => "the kernel did not show its code: there was no /proc/kcore",
+        Some(NoCode::KcoreForbidden) => {
+            "the kernel's own code might not be read (/proc/kcore takes CAP_SYS_RAWIO: record as root)"
+        }
+        Some(NoCode::ProgramNotRead) => {
+            "the eBPF program was gone before its code was read, or might not be read (that takes CAP_SYS_ADMIN)"
+        }
         Some(NoCode::UnknownEnd) => "nothing says where the function ends",
         Some(NoCode::TooLong) => "the function is longer than 256 KiB",
         Some(NoCode::NoRoom) => "the code of busier functions took all the room there was",

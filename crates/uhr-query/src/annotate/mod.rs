@@ -53,7 +53,7 @@ pub fn annotate(
     let cells = profile.cells(question.metric, by)?;
     let within = all.clone().within(profile, &wanted);
     let asked = Asked { profile, question, function, view, wanted, cells: &cells, within };
-    Ok(asked.answer(&all, read))
+    Ok(asked.answer(&all, Sources::new(read, profile.source_lines()?, question.whole_names)))
 }
 
 /// A question about a function.
@@ -86,7 +86,7 @@ struct Shape {
 }
 
 impl Asked<'_> {
-    fn answer(&self, all: &Selection, read: &dyn Fn(&str) -> Source) -> AnnotateAnswer {
+    fn answer(&self, all: &Selection, mut sources: Sources<'_>) -> AnnotateAnswer {
         let (profile, question) = (self.profile, self.question);
         let mut coverage = coverage(profile, question.metric, &question.filters, self.cells, all);
         let function = function_totals(profile, question, self.cells, all, &self.wanted);
@@ -95,7 +95,6 @@ impl Asked<'_> {
             View::Instructions => instructions::DIMENSIONS,
         });
         let grouped = Grouped::new(profile, self.cells, &self.within, &group);
-        let mut sources = Sources::new(read, question.whole_names);
         let shape = match self.view {
             View::Lines => self.lines(&grouped, &group, &mut sources),
             View::Instructions => self.instructions(&grouped, &group, &mut sources),

@@ -208,6 +208,7 @@ impl<'a> Builder<'a> {
     fn begin_frame(&mut self, module: Option<u32>, mode: FrameMode, address: u64) {
         let row = module.map(|id| &self.module_rows[id as usize]);
         let name = match (mode, row) {
+            (FrameMode::Kernel, Some(row)) if row.kind == ModuleKind::Bpf.code() => "[bpf]",
             (FrameMode::Kernel, _) => "[kernel]",
             (FrameMode::LeftOut, _) => "[frames left out]",
             (_, Some(row)) => base_name(row),
@@ -276,6 +277,7 @@ impl<'a> Builder<'a> {
 fn base_name(module: &ModuleRow) -> &str {
     match ModuleKind::from_code(module.kind) {
         Some(ModuleKind::Kernel) => "[kernel]",
+        Some(ModuleKind::Bpf) => "[bpf]",
         Some(ModuleKind::Jit) => "[jit]",
         Some(ModuleKind::Vdso) => "[vdso]",
         _ => {

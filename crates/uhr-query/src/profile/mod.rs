@@ -8,6 +8,7 @@ mod machine_code;
 mod mapping_names;
 mod observations;
 mod owners;
+mod source_lines;
 mod stacks;
 mod wakers;
 
@@ -22,6 +23,7 @@ pub(crate) use machine_code::{MachineCode, Piece};
 pub(crate) use mapping_names::MappingNames;
 pub(crate) use observations::Observations;
 pub(crate) use owners::Owners;
+pub(crate) use source_lines::SourceLines;
 pub(crate) use stacks::StackTree;
 pub(crate) use wakers::Wakers;
 
@@ -129,6 +131,11 @@ impl Profile {
     /// Start of the recorded time.
     pub(crate) fn start_ns(&self) -> u64 {
         self.manifest.window.start_ns
+    }
+
+    /// The source that came with its code.
+    pub(crate) fn source_lines(&self) -> Result<SourceLines, QueryError> {
+        Ok(SourceLines::read(&Recording::open(&self.folder)?)?)
     }
 
     /// The code of its functions.

@@ -28,8 +28,8 @@ use crate::manifest::{Manifest, State};
 use crate::reader::Recording;
 use crate::tables::{
     CodeLineRow, CodeLines, Faults, Frames, LocationRow, Locations, MachineCode, MachineCodeRow,
-    MappingNames, Mappings, Modules, OffCpu, Processes, Resident, Samples, Stacks, SyscallWindows, Syscalls,
-    ThreadRow, Threads, Wakers,
+    MappingNames, Mappings, Modules, OffCpu, Processes, Resident, Samples, SourceLines, Stacks,
+    SyscallWindows, Syscalls, ThreadRow, Threads, Wakers,
 };
 use crate::wait_hints::{FrameHint, NodeHint};
 use crate::wait_kinds::WaitKinds;
@@ -112,6 +112,7 @@ fn write_tables(recording: &Recording, mut names: Finalized) -> Result<Manifest,
             faults.scale(&mut rows.weight);
         })?,
         copy::<MappingNames>(recording, |_| ())?,
+        copy::<SourceLines>(recording, |_| ())?,
         copy::<Resident>(recording, |_| ())?,
         copy::<Syscalls>(recording, |_| ())?,
         copy::<SyscallWindows>(recording, |_| ())?,

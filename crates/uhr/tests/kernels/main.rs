@@ -94,6 +94,12 @@ fn check(series: &str) {
         let query = "--metric page-faults --group-by region --limit 1000 --json";
         machine.ask(&rec, &format!("uhr query {rec} {query}"));
     }
+    machine.ask(
+        "record-kernel-code",
+        "uhr record -o kernel-code -- dd if=/dev/zero of=/dev/null bs=64k count=20000",
+    );
+    machine.ask("kernel-code", "uhr annotate kernel-code --function ksys_read --asm --detail full --json");
+    machine.ask("vfs_read", "grep ' vfs_read$' /proc/kallsyms");
     let said = machine.boot();
     assert!(said.json("doctor").to_string().contains(&format!("Linux {series}.")), "it runs under {series}");
     let unasked = said.json("unasked");
@@ -107,6 +113,7 @@ fn check(series: &str) {
         }
     }
     check_names(&said, "perf");
+    check_kernel_code(&said);
     if has_ebpf {
         check_names(&said, "ebpf");
         let walks = said.json("walks")["trust"]["coverage"]["notes"].to_string();
@@ -150,6 +157,19 @@ fn check_calls(said: &Said) {
         lost -= missing;
     }
     assert!(lost >= 0.0, "{lost}: {answer:#}");
+}
+
+/// The kernel's code is read from its memory: where `dd` spends its time, one function calls another, at the address that
+/// the kernel itself says it has.
+fn check_kernel_code(said: &Said) {
+    said.succeeded("record-kernel-code");
+    let answer = said.json("kernel-code");
+    let callee = said.succeeded("vfs_read").split(' ').next().unwrap().to_owned();
+    let rows = answer["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["bytes"].is_string()), "{answer:#}");
+    let cost = |row: &&Value| row["total_share"].as_f64().unwrap_or(0.0);
+    let call = rows.iter().max_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap();
+    assert!(cost(&call) > 0.7 && call["text"] == format!("call 0x{callee}"), "{call} is to call {callee}");
 }
 
 fn number(of: &Value, name: &str) -> f64 {

@@ -31,17 +31,17 @@ fn objdump(program: &Path) -> BTreeMap<u64, String> {
 }
 
 /// The first word that is no prefix: compilers pad with `cs nop`. binutils alone calls a move of eight bytes `movabs`.
-fn mnemonic(text: &str) -> &str {
+pub(crate) fn mnemonic(text: &str) -> &str {
     let is_prefix = |word: &&str| ["cs", "data16", "notrack", "bnd"].contains(word);
     let word = text.split_whitespace().find(|word| !is_prefix(word)).unwrap_or_default();
     if word == "movabs" { "mov" } else { word }
 }
 
-fn address(row: &Value) -> u64 {
+pub(crate) fn address(row: &Value) -> u64 {
     u64::from_str_radix(row["address"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }
 
-fn share(row: &Value, which: &str) -> f64 {
+pub(crate) fn share(row: &Value, which: &str) -> f64 {
     row[which].as_f64().unwrap_or(0.0)
 }
 
@@ -119,6 +119,32 @@ fn a_call_has_what_it_calls() {
     assert!(share(call, "total_share") > 0.9 && share(call, "self_share") < 0.05, "{call}");
     assert_eq!(instructions[&address(call)], "call", "{call}");
     assert_eq!(call["line"], line_of("divides.c", "call"), "{call}");
+}
+
+/// A function of the kernel calls another: at the address that the kernel says it has, or the answer says why that is not seen.
+#[test]
+fn instructions_of_the_kernel_or_the_reason_why_there_are_none() {
+    let place = Place::new();
+    let names = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let callee = names.lines().find_map(|line| line.strip_suffix(" T vfs_read"));
+    let Some(callee) = callee.filter(|address| !address.trim_matches('0').is_empty()) else {
+        eprintln!("SKIPPED: this user does not see the kernel's names");
+        return;
+    };
+    let command: [&dyn AsRef<std::ffi::OsStr>; 5] =
+        [&"dd", &"if=/dev/zero", &"of=/dev/null", &"bs=64k", &"count=100000"];
+    let Some(recorded) = place.record(Who::Us, "rec", &[], &command).or_skip() else { return };
+    let answer = recorded.ask("annotate --function ksys_read --asm");
+    let costly =
+        rows(&answer).iter().max_by(|a, b| share(a, "total_share").total_cmp(&share(b, "total_share")));
+    let costly = costly.unwrap();
+    let notes = answer["coverage"]["notes"].to_string();
+    if Path::new("/proc/kcore").exists() {
+        assert_eq!(costly["text"], format!("call 0x{callee}"), "{answer:#}");
+        assert!(!notes.contains("kcore"), "{notes}");
+    } else {
+        assert!(costly["bytes"].is_null() && notes.contains("there was no /proc/kcore"), "{answer:#}");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod hostile_names;
 mod interrupts;
 mod intervals;
 mod jit;
+mod kernel_programs;
 mod killed;
 mod languages;
 mod late_names;
