@@ -51,12 +51,16 @@ const MAX_MAPPINGS: usize = 65_530;
 /// The mappings of one process, as far as the kernel has told of them. `munmap` and `mremap` give no record, so what is
 /// here may be gone: a newer mapping replaces what it covers. Processes that were forked share theirs until one maps something.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AddressSpace(Arc<BTreeMap<Avma, Mapped>>);
+pub(crate) struct AddressSpace {
+    known: Arc<BTreeMap<Avma, Mapped>>,
+    has_generated_code: bool,
+}
 
 impl AddressSpace {
     /// Adds a mapping; what it covers of older ones is cut away.
     pub(crate) fn map(&mut self, start: Avma, mapped: Mapped) {
-        let known = Arc::make_mut(&mut self.0);
+        self.has_generated_code |= mapped.code.as_ref().is_some_and(|code| code.kind == ModuleKind::Jit);
+        let known = Arc::make_mut(&mut self.known);
         if known.len() >= MAX_MAPPINGS {
             known.retain(|_, mapped| mapped.code.is_some());
         }
@@ -67,7 +71,7 @@ impl AddressSpace {
 
     /// The mapping that holds an address.
     pub(crate) fn find(&self, address: Avma) -> Option<(Avma, &Mapped)> {
-        self.0
+        self.known
             .range(..=address)
             .next_back()
             .filter(|(_, mapped)| address < mapped.end)
@@ -78,7 +82,7 @@ impl AddressSpace {
     pub(crate) fn name(&mut self, range: &Range<Avma>, name: Option<&Arc<str>>, asked_ns: u64) {
         let begin = self.find(range.start).map_or(range.start, |(start, _)| start);
         let within: Vec<(Avma, Mapped)> = self
-            .0
+            .known
             .range(begin..range.end)
             .filter(|(_, mapped)| mapped.may_be_named() && mapped.end > range.start)
             .map(|(start, mapped)| (*start, mapped.clone()))
@@ -109,9 +113,9 @@ impl AddressSpace {
         FrameKey { mode, module: Some(code.module), address, is_return }
     }
 
-    /// Whether it has executable memory without a file.
+    /// Whether it has had executable memory without a file.
     pub(crate) fn has_generated_code(&self) -> bool {
-        self.0.values().any(|mapped| mapped.code.as_ref().is_some_and(|code| code.kind == ModuleKind::Jit))
+        self.has_generated_code
     }
 
     /// What kind of memory an address is in.
@@ -198,7 +202,7 @@ mod tests {
         assert_eq!(at(0x3000), Some((0x3000, 0x5000, 0x2000)));
         assert_eq!(at(0x5000), None);
         space.map(Avma(0), data(0x10_000, 0));
-        assert_eq!(space.0.len(), 1);
+        assert_eq!(space.known.len(), 1);
     }
 
     #[test]
@@ -208,18 +212,18 @@ mod tests {
         for piece in [5, 1, 3, 2, 4, 7] {
             space.map(Avma(piece * 0x1000), plain((piece + 1) * 0x1000));
         }
-        let pieces: Vec<_> = space.0.iter().map(|(start, mapped)| (start.0, mapped.end.0)).collect();
+        let pieces: Vec<_> = space.known.iter().map(|(start, mapped)| (start.0, mapped.end.0)).collect();
         assert_eq!(pieces, [(0x1000, 0x6000), (0x7000, 0x8000)]);
         // Files and other kinds of memory are not.
         space.map(Avma(0x6000), data(0x7000, 0));
         space.map(Avma(0x8000), Mapped { region: Region::Shared, ..data(0x9000, 0) });
-        assert_eq!(space.0.len(), 4);
+        assert_eq!(space.known.len(), 4);
         let of_parent = space.clone();
         for piece in 0..200_000 {
             space.map(Avma(piece * 0x2000), plain(piece * 0x2000 + 0x1000));
         }
-        assert!(space.0.len() <= MAX_MAPPINGS);
-        assert_eq!(of_parent.0.len(), 4);
+        assert!(space.known.len() <= MAX_MAPPINGS);
+        assert_eq!(of_parent.known.len(), 4);
     }
 
     #[test]
