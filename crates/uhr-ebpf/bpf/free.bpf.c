@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Before 5.18: what is kept for a task goes with it. The kernel tells of this when the thread has run for the last time and
+   its end has been taken note of, and before its memory becomes another's. */
+#include "calls.h"
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(on_free, struct task_struct *task)
+{
+    u64 key = (u64)task;
+    bpf_map_delete_elem(&threads, &key);
+    bpf_map_delete_elem(&calls, &key);
+    return 0;
+}
