@@ -45,3 +45,11 @@ pub(crate) fn reason() -> Option<String> {
     let verifier = telling.next_back().map(str::to_owned);
     verifier.or_else(|| said.lines().rfind(|line| line.starts_with("libbpf:")).map(str::to_owned))
 }
+
+/// Whether it was no verdict on the program: the rights or the memory for it were not there.
+pub(crate) fn has_no_verdict() -> bool {
+    const WORDS: [&str; 5] = ["-EPERM", "-ENOMEM", "-EAGAIN", "-EMFILE", "-ENFILE"];
+    let said = said();
+    let mut failures = said.lines().filter(|line| line.starts_with("libbpf:") && line.contains("failed"));
+    failures.any(|line| WORDS.iter().any(|word| line.ends_with(word)))
+}

@@ -85,14 +85,21 @@ fn ebpf_sampler(facts: &Facts) -> Check {
     if loads(false).next().is_none() {
         return Check::ok(NAME, format!("this kernel takes the programs for {}", taken.join(", ")));
     }
-    let refused: Vec<String> = loads(false)
-        .map(|feature| format!("{} ({})", feature.purpose, feature.refused.as_deref().unwrap_or_default()))
-        .collect();
-    let taken = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
-    Check::limited(
-        NAME,
-        format!("this kernel takes the programs for {taken}; not for {}", refused.join(", ")),
-    )
+    let refused = |is_unsure: bool| {
+        let refusals = features.iter().filter_map(|own| Some((own.purpose, own.refused.as_ref()?)));
+        let refusals = refusals.filter(move |(_, refusal)| refusal.is_unsure == is_unsure);
+        refusals.map(|(purpose, refusal)| format!("{purpose} ({})", refusal.reason)).collect::<Vec<_>>()
+    };
+    let mut finding = match taken.as_slice() {
+        [] => "this kernel takes the programs for nothing".to_owned(),
+        taken => format!("this kernel takes the programs for {}", taken.join(", ")),
+    };
+    for (words, refused) in [("not for", refused(false)), ("it could not be asked for", refused(true))] {
+        if !refused.is_empty() {
+            finding += &format!("; {words} {}", refused.join(", "));
+        }
+    }
+    Check::limited(NAME, finding)
 }
 
 /// What the level means, for levels that the mainline kernel knows and for those of Debian and Ubuntu.
@@ -268,7 +275,7 @@ fn debug_files(facts: &Facts) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use uhr_collect::Feature;
+    use uhr_collect::{Feature, Refusal};
     use uhr_collect::perf::Access;
 
     use super::super::{Status, Verdict, verdict};
@@ -303,7 +310,8 @@ mod tests {
     }
 
     fn feature(program: &str, purpose: &'static str, refused: Option<&str>) -> Feature {
-        Feature { program: program.to_owned(), purpose, refused: refused.map(str::to_owned) }
+        let refused = refused.map(|reason| Refusal { reason: reason.to_owned(), is_unsure: false });
+        Feature { program: program.to_owned(), purpose, refused }
     }
 
     #[test]
@@ -320,6 +328,17 @@ mod tests {
             limited.finding.contains("CPU samples; not for stacks of waits (unknown func"),
             "{}",
             limited.finding
+        );
+        let words = "libbpf: map 'calls': failed to create: -ENOMEM".to_owned();
+        let mut unsure = feature("tell_calls", "sums of system calls", None);
+        unsure.refused = Some(Refusal { reason: words, is_unsure: true });
+        facts.ebpf = Ok(vec![feature("on_tick", "CPU samples", None), unsure]);
+        let limited = check(&facts, "ebpf-sampler").finding;
+        assert!(
+            limited.ends_with(
+                "CPU samples; it could not be asked for sums of system calls (libbpf: map 'calls': failed to create: -ENOMEM)"
+            ),
+            "{limited}"
         );
         facts.ebpf = Err("eBPF programs may not be loaded: cap_bpf is missing".to_owned());
         assert!(check(&facts, "ebpf-sampler").fix.unwrap().contains("setcap cap_bpf,cap_perfmon"));
