@@ -71,7 +71,7 @@ static __always_inline struct thread *new_thread(struct task_struct *task)
     }
     if (!thread->task.tid) {
         thread->task = who(task);
-        thread->executed_ns = task->se.sum_exec_runtime;
+        thread->executed_ns = TASK(task, se.sum_exec_runtime);
         is_inside(thread, settings.scope != UHR_CGROUP || is_task_in_cgroup(task));
     }
     return thread;

@@ -38,9 +38,13 @@ impl Programs {
     pub(crate) fn lacks(self, because: &str) -> Vec<(String, String)> {
         match self {
             Self::Newer => Vec::new(),
-            Self::Older => PARTS
-                .map(|part| (part.to_owned(), format!("it takes what is for Linux before 5.18: {because}")))
-                .into(),
+            Self::Older => {
+                let reason = match because {
+                    "" => "the newer programs were not tried",
+                    because => because,
+                };
+                PARTS.map(|part| (part.to_owned(), reason.to_owned())).into()
+            }
         }
     }
 }
