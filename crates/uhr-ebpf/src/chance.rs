@@ -18,7 +18,7 @@ impl Chance {
     /// [`Self::least_ns`] where the programs in the kernel read the stack: some 10 us.
     pub const LEAST_NS: u64 = 50_000;
     /// The same where uhr reads the program's part from outside, as soon as it hears of the look.
-    pub const LEAST_FROM_OUTSIDE_NS: u64 = 5_000_000;
+    pub const LEAST_FROM_OUTSIDE_NS: u64 = 2_000_000;
 
     /// What a wait of this length stands for: its length divided by the chance that it was taken (Horvitz and Thompson,
     /// 1952): that of the lot, else of the clock, which meets a moment of it that lies before its last [`Self::least_ns`].

@@ -39,11 +39,9 @@ impl Programs {
         match self {
             Self::Newer => Vec::new(),
             Self::Older => {
-                let reason = match because {
-                    "" => "the newer programs were not tried",
-                    because => because,
-                };
-                PARTS.map(|part| (part.to_owned(), reason.to_owned())).into()
+                let because = if because.is_empty() { "newer ones were not tried" } else { because };
+                let reason = format!("it got the programs for Linux before 5.18: {because}");
+                PARTS.map(|part| (part.to_owned(), reason.clone())).into()
             }
         }
     }
@@ -88,7 +86,7 @@ pub fn instead(part: &str) -> Option<&'static str> {
     match part {
         WALKER => Some("copied, which costs more"),
         READER => {
-            Some("read from outside, a little later: of waits shorter than 5 ms only those that are drawn")
+            Some("read from outside, a little later: of waits shorter than 2 ms only those that are drawn")
         }
         _ => None,
     }

@@ -141,7 +141,7 @@ impl Recorder {
             let purpose = uhr_ebpf::purpose(program);
             match uhr_ebpf::instead(program) {
                 Some(instead) => {
-                    format!("there are no {purpose}, but {instead}: this kernel takes only the programs for Linux before 5.18 ({reason})")
+                    format!("there are no {purpose}, but {instead}: this kernel does not take what is for it ({reason})")
                 }
                 None => {
                     format!("{purpose} are not recorded: this kernel does not take the program for it ({reason})")
