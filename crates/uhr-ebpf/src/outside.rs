@@ -100,3 +100,65 @@ impl Outside {
         self.events.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Event, SampleKind};
+
+    const STACK: [u8; 256] = [7; 256];
+    const KERNEL: [u8; 16] = [1; 16];
+
+    /// A wait of ours that the clock met, with two frames of the kernel.
+    fn wait(time_ns: u64) -> abi::Sample {
+        let bytes = vec![0; size_of::<abi::Sample>()];
+        let (mut sample, _) = abi::read::<abi::Sample>(&bytes).unwrap();
+        sample.head.kind = abi::WAIT_STACK;
+        (sample.head.tid, sample.head.time_ns) = (std::process::id(), time_ns);
+        sample.sp = STACK.as_ptr() as u64;
+        sample.flags = abi::IN_KERNEL | abi::FROM_OUTSIDE;
+        sample.kernel_frames = 2;
+        sample
+    }
+
+    fn taken(outside: &mut Outside, sample: &abi::Sample) -> Vec<Vec<u8>> {
+        outside.take(&[abi::bytes(sample), &KERNEL].concat());
+        let mut events = Vec::new();
+        outside.hand_out(&mut |event| events.push(event.to_vec()));
+        events
+    }
+
+    #[test]
+    fn a_wait_gets_the_stack_of_its_program() {
+        let mut outside = Outside::new(STACK.len() as u32);
+        let events = taken(&mut outside, &wait(monotonic_ns()));
+        let Some(Event::Sample(sample)) = Event::parse(&events[0]) else { panic!("{events:?}") };
+        assert!(matches!(sample.kind, SampleKind::Wait { .. }));
+        assert_eq!((sample.kernel, sample.stack), (&KERNEL[..], &STACK[..]));
+        assert!(taken(&mut outside, &wait(monotonic_ns())).len() == 1, "what was handed out is gone");
+    }
+
+    #[test]
+    fn what_may_have_been_read_after_the_wait_does_not_count() {
+        let mut outside = Outside::new(STACK.len() as u32);
+        let late = wait(monotonic_ns() - 2 * Chance::LEAST_FROM_OUTSIDE_NS);
+        assert!(taken(&mut outside, &late).is_empty());
+        assert_eq!(outside.late, 1);
+    }
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        let mut outside = Outside::new(STACK.len() as u32);
+        let there = wait(monotonic_ns());
+        let mut on_cpu = there;
+        on_cpu.head.kind = abi::CPU;
+        let drawn = abi::Sample { flags: there.flags | abi::AT_SWITCH, ..there };
+        let of_kernel = abi::Sample { flags: there.flags | abi::KERNEL_THREAD, ..there };
+        let unmapped = abi::Sample { sp: 8, ..there };
+        for sample in [on_cpu, drawn, of_kernel, unmapped] {
+            assert_eq!(taken(&mut outside, &sample), [[abi::bytes(&sample), &KERNEL].concat()]);
+        }
+        outside.take(b"short");
+        assert_eq!((outside.late, outside.refused), (0, 0));
+    }
+}
