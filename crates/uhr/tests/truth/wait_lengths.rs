@@ -53,7 +53,8 @@ fn waits_of_all_lengths_have_their_shares_by_older_programs() {
     if !has_ebpf() {
         return;
     }
-    let Some(recorded) = assert_shares(&Place::with_older_programs()) else { return };
+    let place = Place::with_older_programs();
+    let Some(recorded) = assert_shares(&place) else { return };
     let notes = recorded.ask("query")["coverage"]["notes"].to_string();
     assert!(notes.contains("there are no user stacks of waits read in the kernel, but read from outside"), "{notes}");
 }
