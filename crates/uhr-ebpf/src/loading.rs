@@ -13,10 +13,8 @@ pub(crate) fn open(options: &Options, programs: Programs) -> Result<OpenObject, 
     let mut open = ObjectBuilder::default()
         .open_memory(programs.object())
         .map_err(LoadError::bpf("opening the eBPF object"))?;
-    let settings = abi::Settings {
-        looks_a_pass: programs.looks_a_pass(options.looks_a_pass),
-        ..options.settings()
-    };
+    let settings =
+        abi::Settings { looks_a_pass: programs.looks_a_pass(options.looks_a_pass), ..options.settings() };
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == ".rodata.settings" {

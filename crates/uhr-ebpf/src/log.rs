@@ -64,8 +64,12 @@ mod tests {
     #[test]
     fn what_says_nothing_of_the_program_is_no_verdict() {
         assert!(is_no_verdict("libbpf: map 'threads': failed to create: -EPERM\n"));
-        assert!(is_no_verdict("libbpf: prog 'look': BPF program load failed: -ENOMEM\nlibbpf: failed to load object"));
+        assert!(is_no_verdict(
+            "libbpf: prog 'look': BPF program load failed: -ENOMEM\nlibbpf: failed to load object"
+        ));
         assert!(!is_no_verdict("libbpf: map 'threads': failed to create: -EINVAL\n"));
-        assert!(!is_no_verdict("libbpf: prog 'look': BPF program load failed: -EACCES\nR6 invalid mem access\n"));
+        assert!(!is_no_verdict(
+            "libbpf: prog 'look': BPF program load failed: -EACCES\nR6 invalid mem access\n"
+        ));
     }
 }

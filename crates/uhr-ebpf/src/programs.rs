@@ -86,7 +86,7 @@ pub fn instead(part: &str) -> Option<&'static str> {
     match part {
         WALKER => Some("copied, which costs more"),
         READER => {
-            Some("read from outside, a little later: of waits shorter than 2 ms only those that are drawn")
+            Some("read from outside, a little later (of waits shorter than 2 ms only those that are drawn)")
         }
         _ => None,
     }
@@ -95,4 +95,3 @@ pub fn instead(part: &str) -> Option<&'static str> {
 /// The programs that a sampler cannot do without; of the others it says which are missing.
 pub(crate) const REQUIRED: &[&str] =
     &["on_tick", "on_switch", "on_waking", "on_fork", "on_free", "on_rename", "mark", "tell_times"];
-

@@ -32,6 +32,18 @@ pub(super) struct KernelSide {
 }
 
 impl KernelSide {
+    /// What is done in another way than this kernel's programs would, were it newer.
+    fn replaced(&self) -> Option<String> {
+        let parts =
+            self.missing.iter().filter_map(|(part, reason)| Some((part, uhr_ebpf::instead(part)?, reason)));
+        let told: Vec<String> = parts
+            .clone()
+            .map(|(part, instead, _)| format!("no {}, but {instead}", uhr_ebpf::purpose(part)))
+            .collect();
+        let (.., reason) = parts.last()?;
+        Some(format!("there are {}: this kernel does not take what is for it ({reason})", told.join("; ")))
+    }
+
     /// System calls that the program which counts them was not run for.
     fn calls_left_out(&self) -> u64 {
         self.left_out.iter().find(|(program, _)| program == "on_exit").map_or(0, |(_, count)| *count)
@@ -137,17 +149,12 @@ impl Recorder {
     pub(super) fn kernel_notes(&self) -> Vec<String> {
         let (counted, side) = (&self.pipeline.counted, &self.kernel_side);
         let counters = &side.counters;
-        let programs = side.missing.iter().map(|(program, reason)| {
-            let purpose = uhr_ebpf::purpose(program);
-            match uhr_ebpf::instead(program) {
-                Some(instead) => {
-                    format!("there are no {purpose}, but {instead}: this kernel does not take what is for it ({reason})")
-                }
-                None => {
-                    format!("{purpose} are not recorded: this kernel does not take the program for it ({reason})")
-                }
-            }
-        });
+        let programs = side.missing.iter().filter(|(program, _)| uhr_ebpf::instead(program).is_none()).map(
+            |(program, reason)| {
+                let purpose = uhr_ebpf::purpose(program);
+                format!("{purpose} are not recorded: this kernel does not take the program for it ({reason})")
+            },
+        );
         let waits = counters.waits_refused + counters.times_refused;
         let misses = [
             (counters.samples_refused, "samples were lost, because the ring buffer was full"),
@@ -181,6 +188,7 @@ impl Recorder {
         });
         let kept = side.kept.and_then(|kept| self.kept_to(kept));
         programs
+            .chain(side.replaced())
             .chain(calls)
             .chain(calls_left_out)
             .chain(kept)

@@ -114,7 +114,11 @@ fn check(series: &str) {
     check_names(&said, "perf");
     check_names(&said, "ebpf");
     let walks = said.json("walks")["trust"]["coverage"]["notes"].to_string();
-    assert_eq!(walks.contains("of walks of the kernel") && walks.contains(" 0 differed"), is_walked, "{walks}");
+    assert_eq!(
+        walks.contains("of walks of the kernel") && walks.contains(" 0 differed"),
+        is_walked,
+        "{walks}"
+    );
     assert_eq!(walks.contains("there are no user stacks walked in the kernel"), !is_walked, "{walks}");
     check_cgroup(&said);
     check_calls(&said);
@@ -128,7 +132,8 @@ fn check_doctor(said: &Said, is_walked: bool) {
     let check = checks.iter().find(|check| check["name"] == "ebpf-sampler").unwrap();
     let finding = check["finding"].as_str().unwrap();
     let (taken, refused) = finding.split_once("; not for ").unwrap_or((finding, ""));
-    for purpose in ["CPU samples", "time off CPU", "who ends a wait", "page faults", "counts of system calls"] {
+    for purpose in ["CPU samples", "time off CPU", "who ends a wait", "page faults", "counts of system calls"]
+    {
         assert!(taken.contains(purpose), "{finding}");
     }
     for part in ["user stacks walked in the kernel (", "user stacks of waits read in the kernel ("] {

@@ -56,7 +56,7 @@ fn waits_of_all_lengths_have_their_shares_by_older_programs() {
     let place = Place::with_older_programs();
     let Some(recorded) = assert_shares(&place) else { return };
     let notes = recorded.ask("query")["coverage"]["notes"].to_string();
-    assert!(notes.contains("there are no user stacks of waits read in the kernel, but read from outside"), "{notes}");
+    assert!(notes.contains("no user stacks of waits read in the kernel, but read from outside"), "{notes}");
 }
 
 fn assert_shares(place: &Place) -> Option<Recorded> {

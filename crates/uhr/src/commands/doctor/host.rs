@@ -275,8 +275,8 @@ fn debug_files(facts: &Facts) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use uhr_collect::{Feature, Refusal};
     use uhr_collect::perf::Access;
+    use uhr_collect::{Feature, Refusal};
 
     use super::super::{Status, Verdict, verdict};
     use super::*;
