@@ -35,7 +35,7 @@ pub use counters::{Counters, WALKS};
 pub use error::LoadError;
 pub use event::{Event, File, Head, How, Occasion, State, Task, Times, WaitEnd, Waker, Why, Woken};
 pub use options::{Options, Scope};
-pub use probe::{Feature, Refusal, check_rights, features};
+pub use probe::{Feature, Refused, check_rights, features};
 pub use programs::{instead, purpose};
 pub use sampler::{RINGS, Sampler};
 pub use stack_sample::{KEPT_FRAMES, Registers, Sample, SampleKind, WalkEnd, WalkedFrame};

@@ -53,8 +53,8 @@ pub(crate) fn has_no_verdict() -> bool {
 
 fn is_no_verdict(said: &str) -> bool {
     const WORDS: [&str; 5] = ["-EPERM", "-ENOMEM", "-EAGAIN", "-EMFILE", "-ENFILE"];
-    let mut failures = said.lines().filter(|line| line.starts_with("libbpf:") && line.contains("failed"));
-    failures.any(|line| WORDS.iter().any(|word| line.ends_with(word)))
+    let mut lines = said.lines().filter(|line| line.starts_with("libbpf:"));
+    lines.any(|line| WORDS.iter().any(|word| line.contains(word)) || line.contains("ulimit -l"))
 }
 
 #[cfg(test)]
@@ -66,6 +66,9 @@ mod tests {
         assert!(is_no_verdict("libbpf: map 'threads': failed to create: -EPERM\n"));
         assert!(is_no_verdict(
             "libbpf: prog 'look': BPF program load failed: -ENOMEM\nlibbpf: failed to load object"
+        ));
+        assert!(is_no_verdict(
+            "libbpf: Error in bpf_object__probe_loading(): -EPERM. Couldn't load trivial BPF program."
         ));
         assert!(!is_no_verdict("libbpf: map 'threads': failed to create: -EINVAL\n"));
         assert!(!is_no_verdict(

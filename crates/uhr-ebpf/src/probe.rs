@@ -10,7 +10,7 @@ use crate::error::LoadError;
 use crate::loading::{load_whole, open, reason_of};
 use crate::log;
 use crate::options::{Options, Scope};
-use crate::programs::{PARTS, Programs, REQUIRED, purpose};
+use crate::programs::{PARTS, Programs, REQUIRED, instead, purpose};
 
 /// One program or part of them, and whether the kernel takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,20 +19,22 @@ pub struct Feature {
     pub program: String,
     /// What it is for.
     pub purpose: &'static str,
+    /// What is done where it is missing, if anything.
+    pub instead: Option<&'static str>,
     /// `None`: the kernel took it.
-    pub refused: Option<Refusal>,
+    pub refused: Option<Refused>,
 }
 
 /// Why the kernel did not take a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct Refused {
     /// The kernel's or libbpf's words.
     pub reason: String,
     /// The reason is none of the program's: with other rights or more memory the kernel might take it.
     pub is_unsure: bool,
 }
 
-impl Refusal {
+impl Refused {
     fn last(error: &str) -> Self {
         Self { reason: reason_of(error), is_unsure: log::has_no_verdict() }
     }
@@ -58,8 +60,8 @@ pub fn features() -> Result<Vec<Feature>, LoadError> {
     let parts = PARTS.map(str::to_owned);
     let feature = |program: String| {
         let missing = loaded.missing.iter().find(|(absent, _)| *absent == program);
-        let refused = missing.map(|(_, reason)| Refusal { reason: reason.clone(), is_unsure: false });
-        Feature { purpose: purpose(&program), program, refused }
+        let refused = missing.map(|(_, reason)| Refused { reason: reason.clone(), is_unsure: false });
+        Feature { purpose: purpose(&program), instead: instead(&program), program, refused }
     };
     Ok(names.into_iter().chain(parts).map(feature).collect())
 }
@@ -73,7 +75,7 @@ pub(crate) fn each() -> Result<(Programs, Vec<Feature>), LoadError> {
             open(&options, programs)?.progs().map(|program| text(program.name())).collect();
         let feature = |program: String| {
             let refused = refused(&program, &options, programs);
-            Feature { purpose: purpose(&program), program, refused }
+            Feature { purpose: purpose(&program), instead: instead(&program), program, refused }
         };
         let features: Vec<Feature> = names.into_iter().map(feature).collect();
         let is_lost = |own: &Feature| own.refused.is_some() && REQUIRED.contains(&own.program.as_str());
@@ -95,16 +97,16 @@ fn text(name: &OsStr) -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn refused(program: &str, options: &Options, programs: Programs) -> Option<Refusal> {
+fn refused(program: &str, options: &Options, programs: Programs) -> Option<Refused> {
     let mut open = match open(options, programs) {
         Ok(open) => open,
-        Err(error) => return Some(Refusal::last(&error.to_string())),
+        Err(error) => return Some(Refused::last(&error.to_string())),
     };
     for mut other in open.progs_mut() {
         let is_it = other.name() == program;
         other.set_autoload(is_it);
     }
-    open.load().err().map(|error| Refusal::last(&error.to_string()))
+    open.load().err().map(|error| Refused::last(&error.to_string()))
 }
 
 /// CAP_SYS_ADMIN, CAP_PERFMON and CAP_BPF (include/uapi/linux/capability.h).

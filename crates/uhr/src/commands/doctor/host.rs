@@ -1,5 +1,6 @@
 //! Judges the host: what each fact means for what can be recorded, and which command changes it.
 
+use uhr_collect::Feature;
 use uhr_collect::perf::Refusal;
 
 use super::Check;
@@ -85,21 +86,38 @@ fn ebpf_sampler(facts: &Facts) -> Check {
     if loads(false).next().is_none() {
         return Check::ok(NAME, format!("this kernel takes the programs for {}", taken.join(", ")));
     }
-    let refused = |is_unsure: bool| {
-        let refusals = features.iter().filter_map(|own| Some((own.purpose, own.refused.as_ref()?)));
-        let refusals = refusals.filter(move |(_, refusal)| refusal.is_unsure == is_unsure);
-        refusals.map(|(purpose, refusal)| format!("{purpose} ({})", refusal.reason)).collect::<Vec<_>>()
-    };
     let mut finding = match taken.as_slice() {
         [] => "this kernel takes the programs for nothing".to_owned(),
         taken => format!("this kernel takes the programs for {}", taken.join(", ")),
     };
-    for (words, refused) in [("not for", refused(false)), ("it could not be asked for", refused(true))] {
-        if !refused.is_empty() {
-            finding += &format!("; {words} {}", refused.join(", "));
+    for (words, is_unsure) in [("not for", false), ("it could not be asked for", true)] {
+        for (reason, what) in by_reason(features, is_unsure) {
+            finding += &format!("; {words} {} ({reason})", what.join(", "));
         }
     }
-    Check::limited(NAME, finding)
+    let has_room = !finding.contains("ulimit -l");
+    let check = Check::limited(NAME, finding);
+    // Before 5.11 what programs and maps take counts as locked memory.
+    if has_room { check } else { check.fix("ulimit -l unlimited") }
+}
+
+/// What the kernel did not take, by why; what is done instead stands with it.
+fn by_reason(features: &[Feature], is_unsure: bool) -> Vec<(&str, Vec<String>)> {
+    let mut found: Vec<(&str, Vec<String>)> = Vec::new();
+    for own in features {
+        let Some(refusal) = own.refused.as_ref().filter(|refusal| refusal.is_unsure == is_unsure) else {
+            continue;
+        };
+        let what = match own.instead {
+            Some(instead) => format!("{}, but {instead}", own.purpose),
+            None => own.purpose.to_owned(),
+        };
+        match found.iter_mut().find(|(reason, _)| *reason == refusal.reason) {
+            Some((_, all)) => all.push(what),
+            None => found.push((&refusal.reason, vec![what])),
+        }
+    }
+    found
 }
 
 /// What the level means, for levels that the mainline kernel knows and for those of Debian and Ubuntu.
@@ -276,7 +294,7 @@ fn debug_files(facts: &Facts) -> Check {
 #[cfg(test)]
 mod tests {
     use uhr_collect::perf::Access;
-    use uhr_collect::{Feature, Refusal};
+    use uhr_collect::{Feature, Refused};
 
     use super::super::{Status, Verdict, verdict};
     use super::*;
@@ -310,8 +328,8 @@ mod tests {
     }
 
     fn feature(program: &str, purpose: &'static str, refused: Option<&str>) -> Feature {
-        let refused = refused.map(|reason| Refusal { reason: reason.to_owned(), is_unsure: false });
-        Feature { program: program.to_owned(), purpose, refused }
+        let refused = refused.map(|reason| Refused { reason: reason.to_owned(), is_unsure: false });
+        Feature { program: program.to_owned(), purpose, instead: None, refused }
     }
 
     #[test]
@@ -331,12 +349,15 @@ mod tests {
         );
         let words = "libbpf: map 'calls': failed to create: -ENOMEM".to_owned();
         let mut unsure = feature("tell_calls", "sums of system calls", None);
-        unsure.refused = Some(Refusal { reason: words, is_unsure: true });
-        facts.ebpf = Ok(vec![feature("on_tick", "CPU samples", None), unsure]);
+        unsure.refused = Some(Refused { reason: words, is_unsure: true });
+        let walker =
+            Feature { instead: Some("copied"), ..feature("walker", "stacks walked", Some("no loop")) };
+        let also = feature("look", "stacks of waits", Some("no loop"));
+        facts.ebpf = Ok(vec![feature("on_tick", "CPU samples", None), unsure, walker, also]);
         let limited = check(&facts, "ebpf-sampler").finding;
         assert!(
             limited.ends_with(
-                "CPU samples; it could not be asked for sums of system calls (libbpf: map 'calls': failed to create: -ENOMEM)"
+                "CPU samples; not for stacks walked, but copied, stacks of waits (no loop); it could not be asked for sums of system calls (libbpf: map 'calls': failed to create: -ENOMEM)"
             ),
             "{limited}"
         );
