@@ -62,9 +62,16 @@ pub(crate) fn load_whole(options: &Options) -> Result<Option<Loaded>, LoadError>
 
 /// Loads all programs; or, where the kernel does not take one that can be missed, all others.
 pub(crate) fn load(options: &Options) -> Result<Loaded, LoadError> {
-    if let Some(loaded) = load_whole(options)? {
-        return Ok(loaded);
-    }
+    let mut loaded = match load_whole(options)? {
+        Some(loaded) => loaded,
+        None => load_parts(options)?,
+    };
+    // Where frame pointers are followed nobody misses the walker.
+    loaded.missing.retain(|(part, _)| part != WALKER || !options.frame_pointers);
+    Ok(loaded)
+}
+
+fn load_parts(options: &Options) -> Result<Loaded, LoadError> {
     let (programs, features) = probe::each()?;
     let mut missing = Vec::new();
     for feature in features {

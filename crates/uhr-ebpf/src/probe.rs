@@ -10,7 +10,7 @@ use crate::error::LoadError;
 use crate::loading::{load_whole, open, reason_of};
 use crate::log;
 use crate::options::{Options, Scope};
-use crate::programs::{PARTS, Programs, REQUIRED, instead, purpose};
+use crate::programs::{PARTS, Programs, REQUIRED, WALKER, instead, purpose};
 
 /// One program or part of them, and whether the kernel takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,7 +77,13 @@ pub(crate) fn each() -> Result<(Programs, Vec<Feature>), LoadError> {
             let refused = refused(&program, &options, programs);
             Feature { purpose: purpose(&program), instead: instead(&program), program, refused }
         };
-        let features: Vec<Feature> = names.into_iter().map(feature).collect();
+        let mut features: Vec<Feature> = names.into_iter().map(feature).collect();
+        let parts = PARTS.into_iter().filter(|part| *part == WALKER || programs == Programs::Older);
+        features.extend(parts.map(|part| {
+            let reason = "it does not take all programs".to_owned();
+            let refused = Some(Refused { reason, is_unsure: false });
+            Feature { program: part.to_owned(), purpose: purpose(part), instead: instead(part), refused }
+        }));
         let is_lost = |own: &Feature| own.refused.is_some() && REQUIRED.contains(&own.program.as_str());
         let is_enough = !features.iter().any(is_lost);
         last = Some((programs, features));

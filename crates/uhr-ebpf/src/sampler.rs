@@ -29,6 +29,8 @@ pub struct Sampler {
     look: Option<Link>,
     tell_times: Option<Link>,
     mark: Option<Link>,
+    /// Takes out what is kept for tasks that are over, where the kernel does not; as long as anything is asked for.
+    free: Option<Link>,
     /// Threads that there had been no memory for when targets were last marked.
     unmarked: u64,
     object: Object,
@@ -75,6 +77,7 @@ impl Sampler {
             look: None,
             tell_times: None,
             mark: None,
+            free: None,
             unmarked: 0,
             object,
             rings,
@@ -125,12 +128,9 @@ impl Sampler {
     fn attach_tasks(&mut self, options: &Options) -> Result<(), LoadError> {
         // Who is made from now on is followed, and only then those are marked who are there; what was made during one pass
         // by a thread that the pass had not reached is found by the next.
+        self.free = self.has("on_free").then(|| self.attach("on_free")).transpose()?;
         for name in ["on_fork", "on_rename", "on_switch", "on_waking"] {
             let link = self.attach(name)?;
-            self.links.push(link);
-        }
-        if self.has("on_free") {
-            let link = self.attach("on_free")?;
             self.links.push(link);
         }
         let marks: Vec<(u32, u32)> = match &options.scope {

@@ -34,14 +34,14 @@ pub(super) struct KernelSide {
 impl KernelSide {
     /// What is done in another way than this kernel's programs would, were it newer.
     fn replaced(&self) -> Option<String> {
-        let parts =
-            self.missing.iter().filter_map(|(part, reason)| Some((part, uhr_ebpf::instead(part)?, reason)));
-        let told: Vec<String> = parts
-            .clone()
-            .map(|(part, instead, _)| format!("no {}, but {instead}", uhr_ebpf::purpose(part)))
-            .collect();
-        let (.., reason) = parts.last()?;
-        Some(format!("there are {}: this kernel does not take what is for it ({reason})", told.join("; ")))
+        let (mut told, mut because) = (Vec::new(), None);
+        for (part, reason) in &self.missing {
+            let Some(instead) = uhr_ebpf::instead(part) else { continue };
+            told.push(format!("no {}, but {instead}", uhr_ebpf::purpose(part)));
+            because = Some(reason);
+        }
+        let because = because?;
+        Some(format!("there are {}: this kernel does not take what is for it ({because})", told.join("; ")))
     }
 
     /// System calls that the program which counts them was not run for.
