@@ -6,8 +6,8 @@
 
 #include "kernel.h"
 
-/* The key is the address of the kernel's own record of the task: nobody else has it until on_free (free.bpf.c) has taken
-   the element out. Elements are made before they are needed: the allocator must not be called from everywhere. */
+/* The key is the address of the kernel's own record of the task. Its element goes when the task is freed (free.bpf.c), and
+   at the latest when the address is a new task's (on_fork). Elements are made before they are needed: the allocator must not be called from everywhere. */
 #define KEPT_BY_TASK(map, kept, most)          \
     struct {                                   \
         __uint(type, BPF_MAP_TYPE_HASH);       \
@@ -17,11 +17,17 @@
     } map SEC(".maps");                        \
     static const kept map##_at_first
 #define kept_of(map, task) kept_in(&map, (u64)(task))
+#define forget_of(map, task) forget_in(&map, (u64)(task))
 #define keep_of(map, task) keep_in(&map, (u64)(task), &map##_at_first)
 
 static __always_inline void *kept_in(void *map, u64 task)
 {
     return bpf_map_lookup_elem(map, &task);
+}
+
+static __always_inline void forget_in(void *map, u64 task)
+{
+    bpf_map_delete_elem(map, &task);
 }
 
 static __always_inline void *keep_in(void *map, u64 task, const void *at_first)

@@ -6,8 +6,7 @@
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(on_free, struct task_struct *task)
 {
-    u64 key = (u64)task;
-    bpf_map_delete_elem(&threads, &key);
-    bpf_map_delete_elem(&calls, &key);
+    forget_of(threads, task);
+    forget_of(calls, task);
     return 0;
 }

@@ -14,6 +14,7 @@
         __type(value, kept);                           \
     } map SEC(".maps")
 #define kept_of(map, task) bpf_task_storage_get(&map, task, 0, 0)
+#define forget_of(map, task) ((void)0)
 #define keep_of(map, task) bpf_task_storage_get(&map, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE)
 
 static __always_inline struct task_struct *current_task(void)

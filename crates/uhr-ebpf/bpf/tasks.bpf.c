@@ -23,6 +23,9 @@ static __always_inline void begin_thread(struct task_struct *parent, struct task
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
+    /* Not all are gone by then (seen: some in ten thousand). */
+    forget_of(threads, child);
+    forget_of(calls, child);
     begin_thread(parent, child);
     return 0;
 }
