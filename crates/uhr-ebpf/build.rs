@@ -9,6 +9,10 @@ const CLANGS: &[&str] = &[
     "clang", "clang-14", "clang-15", "clang-16", "clang-17", "clang-18", "clang-19", "clang-20", "clang-21",
 ];
 
+/// The objects, and what tells the programs which kernels each is for.
+const OBJECTS: &[(&str, Option<&str>)] =
+    &[("since_5_18.o", None), ("before_5_18.o", Some("-DUHR_BEFORE_5_18"))];
+
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
@@ -22,8 +26,13 @@ fn main() {
             ),
         },
     };
-    let object = PathBuf::from(variable("OUT_DIR")).join("sampler.o");
-    let result = Command::new(&clang)
+    for (object, define) in OBJECTS {
+        compile(&clang, &PathBuf::from(variable("OUT_DIR")).join(object), *define, &variable);
+    }
+}
+
+fn compile(clang: &str, object: &Path, define: Option<&str>, variable: &dyn Fn(&str) -> String) {
+    let result = Command::new(clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror"])
         // Paths of the machine that compiles are nobody else's business, and differ from build to build.
         .arg("-fdebug-prefix-map=.=uhr-ebpf")
@@ -33,7 +42,8 @@ fn main() {
         .arg("-c")
         .arg(Path::new("bpf").join("sampler.bpf.c"))
         .arg("-o")
-        .arg(&object)
+        .arg(object)
+        .args(define)
         .status();
     match result {
         Ok(status) if status.success() => {}

@@ -28,6 +28,9 @@ typedef long long s64;
 #define UHR_CALLS 64            /* kinds of system call and outcome that a thread keeps apart; a power of two */
 /* Reading a stack from outside takes some 10 us. A wait that is not longer is over before. */
 #define UHR_SHORT_NS 50000
+/* Before 5.18, where there is no storage for tasks: this many threads at most, and of so many system calls are counted. */
+#define UHR_THREADS 32768
+#define UHR_THREADS_WITH_CALLS 8192
 #define UHR_NO_SYSCALL 0xffff
 
 /* What an event tells. */
@@ -64,6 +67,7 @@ enum uhr_sample_flag {
     UHR_CHAIN = 32,        /* frame pointers were followed; otherwise the stack was copied */
     UHR_AT_SWITCH = 64,    /* of a wait: it was taken as the thread began to wait, not by the clock */
     UHR_WALKED = 128,      /* the frames were found by rows, and `ending` says how far */
+    UHR_FROM_OUTSIDE = 256, /* of a wait: on this kernel the clock sees the program's stack a little later, from outside */
 };
 
 /* How a walk by rows ended. */

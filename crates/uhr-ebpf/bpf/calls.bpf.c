@@ -31,7 +31,7 @@ SEC("tp_btf/sys_enter")
 int BPF_PROG(on_enter, struct pt_regs *regs, long number)
 {
     u64 now_ns = bpf_ktime_get_ns();
-    struct task_struct *current = bpf_get_current_task_btf();
+    struct task_struct *current = current_task();
     struct calls *own = counted_thread(current) ? calls_of(current, now_ns) : 0;
     if (own) begin_call(own, number, now_ns);
     return 0;
@@ -50,7 +50,7 @@ static __always_inline void end_call(struct pt_regs *regs, long result)
     u64 now_ns = bpf_ktime_get_ns(), ns = 0;
     s64 number = regs->orig_ax;
     if (is_first_of_thread(number, result)) return;
-    struct task_struct *current = bpf_get_current_task_btf();
+    struct task_struct *current = current_task();
     struct thread *thread = counted_thread(current);
     bool is_calibration = number == GETPPID && regs->di == settings.calibration;
     struct calls *own = thread || is_calibration ? calls_of(current, now_ns) : 0;
@@ -87,7 +87,7 @@ SEC("iter/task")
 int tell_calls(struct bpf_iter__task *ctx)
 {
     struct task_struct *task = ctx->task;
-    struct calls *own = task ? bpf_task_storage_get(&calls, task, 0, 0) : 0;
+    struct calls *own = task ? kept_of(calls, task) : 0;
     if (own && (own->told != own->sums.count || (!dial.counting && own->sums.since_ns))) tell_calls_of(task, false);
     return 0;
 }

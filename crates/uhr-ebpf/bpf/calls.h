@@ -13,16 +13,11 @@ struct calls {
     u64 ran_at_first; /* the thread's time on CPU when the first call ended in it */
 };
 
-struct {
-    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, int);
-    __type(value, struct calls);
-} calls SEC(".maps");
+KEPT_BY_TASK(calls, struct calls, UHR_THREADS_WITH_CALLS);
 
 static __always_inline struct calls *calls_of(struct task_struct *task, u64 now_ns)
 {
-    struct calls *own = bpf_task_storage_get(&calls, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    struct calls *own = keep_of(calls, task);
     if (!own) COUNT(no_storage);
     else if (!own->sums.began_ns) own->sums.began_ns = now_ns;
     return own;
@@ -58,7 +53,7 @@ static __always_inline void add_call(struct uhr_calls *sums, u16 syscall, u16 er
 static __always_inline void tell_calls_of(struct task_struct *task, bool is_last)
 {
     struct thread *thread = thread_of(task);
-    struct calls *own = bpf_task_storage_get(&calls, task, 0, 0);
+    struct calls *own = kept_of(calls, task);
     if (!thread || !own) return;
     head(&own->sums.head, UHR_COUNTED, thread->task, bpf_ktime_get_ns());
     own->sums.is_last = is_last;

@@ -6,7 +6,7 @@
 /* Whether the running task is a target, and who it is. */
 static __always_inline bool is_target(struct uhr_task *task)
 {
-    struct task_struct *current = bpf_get_current_task_btf();
+    struct task_struct *current = current_task();
     struct thread *thread = thread_of(current);
     if (settings.scope == UHR_CGROUP && !is_in_cgroup()) return false;
     if (thread) {
@@ -24,12 +24,12 @@ static __always_inline void put_stack(struct bpf_perf_event_data *ctx, struct dr
     struct uhr_sample *sample = &draft->sample;
     volatile struct pt_regs *now = &ctx->regs;
     bool in_kernel = !(now->cs & 3);
-    struct task_struct *current = bpf_get_current_task_btf();
+    struct task_struct *current = current_task();
     if (in_kernel) {
-        struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
+        struct pt_regs *saved = saved_registers(current);
         sample->flags |= UHR_IN_KERNEL;
         put_kernel_stack(draft, bpf_get_stack(ctx, draft->payload, UHR_MAX_FRAMES * 8, 0));
-        if (current->flags & PF_KTHREAD) {
+        if (TASK(current, flags) & PF_KTHREAD) {
             sample->flags |= UHR_KERNEL_THREAD;
             return;
         }
@@ -68,19 +68,30 @@ int on_tick(struct bpf_perf_event_data *ctx)
     return 0;
 }
 
-/* One program for both kinds of fault; the cookie of the event says which it is. */
-SEC("perf_event")
-int on_fault(struct bpf_perf_event_data *ctx)
+static __always_inline void take_fault(struct bpf_perf_event_data *ctx, u32 flags)
 {
     struct uhr_task task = {};
-    if (!(u32)bpf_get_current_pid_tgid() || !is_target(&task)) return 0;
+    if (!(u32)bpf_get_current_pid_tgid() || !is_target(&task)) return;
     struct draft *draft = draft_of(DRAFT_FAULT);
-    if (!draft) return 0;
+    if (!draft) return;
     COUNT(faults);
     begin_sample(draft, UHR_FAULT, task, bpf_ktime_get_ns());
-    draft->sample.flags = bpf_get_attach_cookie(ctx);
+    draft->sample.flags = flags;
     draft->sample.address = ((volatile struct bpf_perf_event_data *)ctx)->addr;
     put_stack(ctx, draft, DRAFT_FAULT);
     emit_sample(draft);
+}
+
+SEC("perf_event")
+int on_fault(struct bpf_perf_event_data *ctx)
+{
+    take_fault(ctx, 0);
+    return 0;
+}
+
+SEC("perf_event")
+int on_major_fault(struct bpf_perf_event_data *ctx)
+{
+    take_fault(ctx, UHR_MAJOR);
     return 0;
 }

@@ -38,23 +38,6 @@ enum {
 enum { BPF_F_MMAPABLE = 1024, BPF_F_NO_PREALLOC = 1, BPF_F_USER_STACK = 256, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0, BPF_RB_RING_SIZE = 1 };
 
-/* Newer kernels (seen: 7.3) can take the CPU away from a thread in the middle of a program that a fork, an exec or a system
-   call runs. What must not be torn by the switch holds the CPU. (Meanwhile the kernel leaves the same program out for
-   others on that CPU; holding it is no help, for the thread then goes at the end of the hold, still in the program.
-   Sampler::left_out counts it.) Older kernels have no such functions, and no need of them. */
-extern void bpf_preempt_disable(void) __weak __ksym;
-extern void bpf_preempt_enable(void) __weak __ksym;
-
-static __always_inline void hold_cpu(void)
-{
-    if (bpf_ksym_exists(bpf_preempt_disable)) bpf_preempt_disable();
-}
-
-static __always_inline void release_cpu(void)
-{
-    if (bpf_ksym_exists(bpf_preempt_enable)) bpf_preempt_enable();
-}
-
 /* The registers as user space knows them: the context of perf_event programs has this layout by contract, so it is
    read plainly, never through CO-RE (the verifier would refuse it). */
 struct pt_regs {
@@ -104,8 +87,26 @@ enum { PF_KTHREAD = 0x00200000 };
 enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_STOPPED_OR_TRACED = 12, TASK_DEAD = 0x80, TASK_WAKING = 0x200 };
 enum { PIDTYPE_TGID = 1 };
 
+/* Of x86-64 and arm64. */
+#define TASK_STACK_BYTES 16384
+
 struct seq_file;
 struct bpf_iter_meta { struct seq_file *seq; u64 session_id; u64 seq_num; } CORE;
 struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; } CORE;
+
+/* The id of the cgroup on this level that a task is in; 0: none. */
+static __always_inline u64 cgroup_of(struct task_struct *task, u32 level)
+{
+    struct cgroup *own = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+    if (!own || BPF_CORE_READ(own, level) < (s32)level) return 0;
+    if (bpf_core_field_exists(own->ancestors)) {
+        struct cgroup **ancestors = (void *)own + bpf_core_field_offset(struct cgroup, ancestors), *found = 0;
+        if (bpf_probe_read_kernel(&found, sizeof found, ancestors + level) || !found) return 0;
+        return BPF_CORE_READ(found, kn, id);
+    }
+    u64 id = 0, *ids = (void *)own + bpf_core_field_offset(struct cgroup___ids, ancestor_ids);
+    bpf_probe_read_kernel(&id, sizeof id, ids + level);
+    return id;
+}
 
 #endif

@@ -27,12 +27,12 @@ static __always_inline void look_at(struct task_struct *task, struct thread *thr
     sample->wait = wait;
     sample->share = thread->share;
     sample->syscall = thread->why.syscall;
-    sample->flags = UHR_IN_KERNEL;
+    sample->flags = UHR_IN_KERNEL | HOW_WAITS_ARE_SEEN;
     put_kernel_stack(draft, bpf_get_task_stack(task, draft->payload, UHR_MAX_FRAMES * 8, 0));
     if (task->flags & PF_KTHREAD) {
         sample->flags |= UHR_KERNEL_THREAD;
     } else {
-        struct pt_regs *saved = (void *)bpf_task_pt_regs(task);
+        struct pt_regs *saved = saved_registers(task);
         if (saved) put_registers(sample, saved);
         put_user_stack(draft, DRAFT_LOOK, thread, task);
     }
@@ -44,7 +44,7 @@ static __always_inline void look_at(struct task_struct *task, struct thread *thr
     emit_sample(draft);
 }
 
-SEC("iter.s/task")
+SEC(ITERATOR_THAT_READS_USER)
 int look(struct bpf_iter__task *ctx)
 {
     struct task_struct *task = ctx->task;

@@ -5,20 +5,18 @@
 
 #include "task.h"
 
-/* Reads the memory of the running program, or of another task's, for which a program must be able to sleep. */
-static __always_inline long read_user(struct task_struct *other, void *out, u32 bytes, u64 from)
-{
-    if (other) return bpf_copy_from_user_task(out, bytes, (void *)from, other, 0);
-    return bpf_probe_read_user(out, bytes, (void *)from);
-}
-
 /* Where windows of stack are read to: behind the frames, where a copy of the stack would lie. */
 static __always_inline u64 *words_of(struct draft *draft)
 {
     return (u64 *)draft->payload + UHR_MAX_FRAMES + UHR_MAX_WALK;
 }
 
+#include "user_stack.h"
+#ifdef UHR_BEFORE_5_18
+#include "no_walk.h"
+#else
 #include "walk.h"
+#endif
 
 static __always_inline struct draft *draft_of(u32 number)
 {
@@ -43,10 +41,10 @@ static __always_inline void put_kernel_stack(struct draft *draft, s64 bytes)
 /* The program's registers, from where the kernel has saved them or from the context itself. */
 static __always_inline void put_registers(struct uhr_sample *sample, struct pt_regs *regs)
 {
-    sample->ip = regs->ip;
-    sample->sp = regs->sp;
-    sample->bp = regs->bp;
-    if ((regs->cs & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
+    sample->ip = REGISTER(regs, ip);
+    sample->sp = REGISTER(regs, sp);
+    sample->bp = REGISTER(regs, bp);
+    if ((REGISTER(regs, cs) & 0xffff) == 0x23) sample->flags |= UHR_32_BIT;
 }
 
 /* How much of a stack is copied: of a deep one that runs more, until the rows of a program are there or where it is known to have
@@ -70,15 +68,6 @@ static __always_inline void put_stack_copy(struct draft *draft, struct task_stru
     sample->copied = copy_stack(other, sample->sp, bytes_to_copy(draft), draft->payload + begin);
 }
 
-/* What a function without a frame has put on top of the stack, behind the frames. */
-static __always_inline void put_leaf(struct draft *draft, struct task_struct *other)
-{
-    struct uhr_sample *sample = &draft->sample;
-    u32 top = (sample->kernel_frames + sample->user_frames) * 8;
-    if (top > (UHR_MAX_FRAMES + UHR_MAX_WALK) * 8) return;
-    if (!read_user(other, draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
-}
-
 /* The frames that frame pointers lead to. */
 static __always_inline void put_chain(struct draft *draft)
 {
@@ -98,41 +87,6 @@ static __always_inline void put_chain(struct draft *draft)
     if (!has_leaf || top > 2 * UHR_MAX_FRAMES * 8) return;
     __builtin_memcpy(draft->payload + top, leaf, sizeof leaf);
     sample->copied = UHR_LEAF_BYTES;
-}
-
-/* The frames that rows lead to. False: they do not lead far enough. */
-static __always_inline bool put_walk(struct draft *draft, u32 number, struct thread *thread, struct task_struct *other)
-{
-    struct uhr_sample *sample = &draft->sample;
-    struct walk *walk = &draft->walk;
-    struct walk_context context = {.draft = draft, .known = bpf_map_lookup_elem(&known_rows, &number), .other = other};
-    u32 pid = sample->head.pid;
-    struct uhr_space *space = bpf_map_lookup_elem(&spaces, &pid);
-    __builtin_memset(walk, 0, sizeof *walk);
-    if (!space || !context.known || (thread && space->as_of_ns < thread->exec_ns)) {
-        walk->ending = UHR_NO_SPACE;
-    } else {
-        walk->ip = sample->ip;
-        walk->sp = sample->sp;
-        walk->bp = sample->bp;
-        walk->space = *space;
-        walk->first = sample->kernel_frames;
-        /* In the middle of an exec or an exit there is no stack any more. */
-        if (!read_window(&walk->window, words_of(draft), other, walk->sp & ~7ull)) return true;
-        if (other) bpf_loop(UHR_MAX_STEPS, walk_other, &context, 0);
-        else bpf_loop(UHR_MAX_STEPS, walk_own, &context, 0);
-    }
-    u32 ending = walk->ending;
-    struct uhr_counters *counters = counted();
-    if (counters && ending < UHR_ENDINGS) counters->walks[ending]++;
-    sample->ending = ending;
-    if (ending >= UHR_GAVE_UP) return false;
-    sample->flags |= UHR_WALKED;
-    sample->as_of_ns = walk->space.as_of_ns;
-    sample->user_frames = walk->count < UHR_MAX_WALK ? walk->count : UHR_MAX_WALK;
-    sample->left_out = walk->count - sample->user_frames;
-    if (walk->leaf_by_bp) put_leaf(draft, other);
-    return true;
 }
 
 /* The program's part, in the way that was asked for. `number`: of the draft; `thread`: what is kept of it, if anything. */

@@ -5,5 +5,8 @@
 #include "tasks.bpf.c"
 #include "look.bpf.c"
 #include "calls.bpf.c"
+#ifdef UHR_BEFORE_5_18
+#include "free.bpf.c"
+#endif
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -3,7 +3,11 @@
 #ifndef UHR_STATE_H
 #define UHR_STATE_H
 
-#include "kernel.h"
+#ifdef UHR_BEFORE_5_18
+#include "before_5_18.h"
+#else
+#include "since_5_18.h"
+#endif
 
 const volatile struct uhr_settings settings SEC(".rodata.settings");
 
@@ -37,12 +41,7 @@ struct thread {
     struct uhr_slot slots[UHR_SLOTS];
 };
 
-struct {
-    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, int);
-    __type(value, struct thread);
-} threads SEC(".maps");
+KEPT_BY_TASK(threads, struct thread, UHR_THREADS);
 
 /* Processes to be marked; the value is 1, or 2 for a command before its exec. */
 struct {
@@ -113,23 +112,6 @@ struct {
     __type(key, u32);
     __type(value, struct draft);
 } drafts SEC(".maps");
-
-/* Rows that were found lately, of all processes. The row's own low bits, its place in its page, are not needed any more: there
-   and above the address is the version of the process's mappings, so that a row is that of this code and no other. */
-#define UHR_KNOWN_BITS 10
-struct known_row {
-    u64 key, row;
-};
-struct known_rows {
-    struct known_row rows[1 << UHR_KNOWN_BITS];
-};
-
-struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, DRAFTS + 1);
-    __type(key, u32);
-    __type(value, struct known_rows);
-} known_rows SEC(".maps");
 
 static __always_inline struct uhr_counters *counted(void)
 {

@@ -4,9 +4,6 @@
 #include "sample.h"
 #include "times.h"
 
-/* Of x86-64 and arm64. */
-#define TASK_STACK_BYTES 16384
-
 /* Whether an interrupt does this and no thread. The kernel's own count of it (__preempt_count) can be read only where
    kallsyms lists variables. But interrupts out of the kernel run on a stack of their own, and the context of a
    tracepoint's program lies on the present one. Those out of a program's code run on its thread's stack; then that
@@ -18,15 +15,15 @@ static __always_inline bool is_interrupt(void *ctx, struct task_struct *current)
     if (!counters) return false;
     /* A pointer has to go through memory to become a number. */
     *(void *volatile *)&counters->place = ctx;
-    u64 offset = *(volatile u64 *)&counters->place - (u64)current->stack;
+    u64 offset = *(volatile u64 *)&counters->place - (u64)TASK(current, stack);
     if (offset >= TASK_STACK_BYTES) return true;
-    if (current->flags & PF_KTHREAD) {
-        char name[16];
-        bpf_get_current_comm(name, sizeof name);
-        return !bpf_strncmp(name, 9, "ksoftirqd");
+    if (TASK(current, flags) & PF_KTHREAD) {
+        struct { char first[8], rest[8]; } name;
+        bpf_get_current_comm(&name, sizeof name);
+        return *(u64 *)name.first == *(const u64 *)"ksoftirq" && name.rest[0] == 'd';
     }
-    struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
-    return saved && (s64)saved->orig_ax < 0;
+    struct pt_regs *saved = saved_registers(current);
+    return saved && (s64)REGISTER(saved, orig_ax) < 0;
 }
 
 static __always_inline void tell_end(struct thread *thread, u64 now_ns)
@@ -106,11 +103,11 @@ static __always_inline void put_own_stack(void *ctx, struct draft *draft, struct
     struct uhr_sample *sample = &draft->sample;
     sample->flags |= UHR_IN_KERNEL;
     put_kernel_stack(draft, bpf_get_stack(ctx, draft->payload, UHR_MAX_FRAMES * 8, 0));
-    if (current->flags & PF_KTHREAD) {
+    if (TASK(current, flags) & PF_KTHREAD) {
         sample->flags |= UHR_KERNEL_THREAD;
         return;
     }
-    struct pt_regs *saved = (void *)bpf_task_pt_regs(current);
+    struct pt_regs *saved = saved_registers(current);
     sample->syscall = syscall_of(current, saved);
     if (saved) put_registers(sample, saved);
     put_user_stack(draft, DRAFT_SCHEDULER, thread_of(current), 0);
@@ -129,7 +126,7 @@ static __always_inline void take_by_lot(void *ctx, struct thread *thread, struct
     draft->sample.address = gap_of(thread);
     draft->sample.wait = thread->wait;
     draft->sample.share = share;
-    draft->sample.flags = UHR_AT_SWITCH;
+    draft->sample.flags = UHR_AT_SWITCH | HOW_WAITS_ARE_SEEN;
     put_own_stack(ctx, draft, current);
     emit_sample(draft);
 }
@@ -207,7 +204,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 {
     struct thread *thread = thread_of(task);
     if (!thread || thread->woken_ns || thread->state == UHR_RUNNABLE) return 0;
-    struct task_struct *current = bpf_get_current_task_btf();
+    struct task_struct *current = current_task();
     bool by_interrupt = is_interrupt(ctx, current);
     u64 now_ns = bpf_ktime_get_ns();
     if (by_interrupt) {

@@ -23,7 +23,7 @@ static __always_inline u32 number_in_namespace(struct pid *pid)
 
 static __always_inline struct uhr_task who(struct task_struct *task)
 {
-    struct uhr_task found = {.pid = task->tgid, .tid = task->pid};
+    struct uhr_task found = {.pid = TASK(task, tgid), .tid = TASK(task, pid)};
     if (settings.pid_namespace) {
         found.tid = number_in_namespace(BPF_CORE_READ(task, thread_pid));
         found.pid = number_in_namespace(BPF_CORE_READ(task, signal, pids[PIDTYPE_TGID]));
@@ -41,23 +41,13 @@ static __always_inline u32 state_of(struct task_struct *task)
 /* Whether the running task is in the cgroup that is recorded. */
 static __always_inline bool is_in_cgroup(void)
 {
-    return bpf_get_current_ancestor_cgroup_id(settings.cgroup_level) == settings.cgroup;
+    return own_cgroup(settings.cgroup_level) == settings.cgroup;
 }
 
 /* Whether another task is. */
 static __always_inline bool is_task_in_cgroup(struct task_struct *task)
 {
-    struct cgroup *own = BPF_CORE_READ(task, cgroups, dfl_cgrp);
-    u32 level = settings.cgroup_level;
-    if (!own || BPF_CORE_READ(own, level) < (s32)level) return false;
-    if (bpf_core_field_exists(own->ancestors)) {
-        struct cgroup **ancestors = (void *)own + bpf_core_field_offset(struct cgroup, ancestors), *found = 0;
-        if (bpf_probe_read_kernel(&found, sizeof found, ancestors + level) || !found) return false;
-        return BPF_CORE_READ(found, kn, id) == settings.cgroup;
-    }
-    u64 id = 0, *ids = (void *)own + bpf_core_field_offset(struct cgroup___ids, ancestor_ids);
-    bpf_probe_read_kernel(&id, sizeof id, ids + level);
-    return id == settings.cgroup;
+    return cgroup_of(task, settings.cgroup_level) == settings.cgroup;
 }
 
 static __always_inline void is_inside(struct thread *thread, bool inside)
@@ -68,20 +58,20 @@ static __always_inline void is_inside(struct thread *thread, bool inside)
 
 static __always_inline struct thread *thread_of(struct task_struct *task)
 {
-    return bpf_task_storage_get(&threads, task, 0, 0);
+    return kept_of(threads, task);
 }
 
 /* Makes a task a target, if it is none yet. */
 static __always_inline struct thread *new_thread(struct task_struct *task)
 {
-    struct thread *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    struct thread *thread = keep_of(threads, task);
     if (!thread) {
         COUNT(no_storage);
         return 0;
     }
     if (!thread->task.tid) {
         thread->task = who(task);
-        thread->executed_ns = task->se.sum_exec_runtime;
+        thread->executed_ns = TASK(task, se.sum_exec_runtime);
         is_inside(thread, settings.scope != UHR_CGROUP || is_task_in_cgroup(task));
     }
     return thread;
@@ -122,8 +112,8 @@ static __always_inline u8 file_kind(struct task_struct *task, u32 descriptor)
 /* Which system call a task is in, by its saved registers: nothing has to be traced for that. */
 static __always_inline u16 syscall_of(struct task_struct *task, struct pt_regs *regs)
 {
-    if (!regs || task->flags & PF_KTHREAD) return UHR_NO_SYSCALL;
-    u64 number = regs->orig_ax;
+    if (!regs || TASK(task, flags) & PF_KTHREAD) return UHR_NO_SYSCALL;
+    u64 number = REGISTER(regs, orig_ax);
     return number < 1024 ? number : UHR_NO_SYSCALL;
 }
 
@@ -135,11 +125,11 @@ static __always_inline bool is_by_file(u16 syscall)
 
 static __always_inline struct uhr_why why_it_waits(struct task_struct *task, u32 state)
 {
-    struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+    struct pt_regs *regs = saved_registers(task);
     struct uhr_why why = {.syscall = syscall_of(task, regs), .how = UHR_INTERRUPTIBLE};
     if (state & TASK_STOPPED_OR_TRACED) why.how = UHR_STOPPED;
     else if (state & TASK_UNINTERRUPTIBLE) why.how = BPF_CORE_READ_BITFIELD(task, in_iowait) ? UHR_DISK : UHR_UNINTERRUPTIBLE;
-    if (regs && is_by_file(why.syscall)) why.file = file_kind(task, regs->di);
+    if (regs && is_by_file(why.syscall)) why.file = file_kind(task, REGISTER(regs, di));
     return why;
 }
 

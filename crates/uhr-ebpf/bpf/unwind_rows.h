@@ -55,6 +55,33 @@ struct {
     __type(value, struct uhr_space);
 } spaces SEC(".maps");
 
+/* Rows that were found lately, of all processes. The row's own low bits, its place in its page, are not needed any more: there
+   and above the address is the version of the process's mappings, so that a row is that of this code and no other. */
+#define UHR_KNOWN_BITS 10
+struct known_row {
+    u64 key, row;
+};
+struct known_rows {
+    struct known_row rows[1 << UHR_KNOWN_BITS];
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, DRAFTS + 1);
+    __type(key, u32);
+    __type(value, struct known_rows);
+} known_rows SEC(".maps");
+
+/* A new process has the code of the one that made it. */
+static __always_inline void inherit_space(struct thread *maker, struct thread *thread)
+{
+    u32 pid = thread->task.pid, of = maker ? maker->task.pid : 0;
+    if (!settings.walks_by_rows || pid != thread->task.tid || !pid) return;
+    struct uhr_space *space = bpf_map_lookup_elem(&spaces, &of);
+    if (space) bpf_map_update_elem(&spaces, &pid, space, BPF_ANY);
+    else bpf_map_delete_elem(&spaces, &pid);
+}
+
 static __always_inline struct chunk *chunk_of(u32 word)
 {
     u32 number = word / UHR_CHUNK_WORDS, zero = 0;

@@ -5,7 +5,6 @@
 #define UHR_WALK_H
 
 #include "unwind_rows.h"
-#include "user_stack.h"
 
 /* Reads a word of the stack. */
 static __always_inline bool read_word(struct draft *draft, struct task_struct *other, u64 address, u64 *word)
@@ -198,6 +197,50 @@ static long walk_own(u32 step, struct walk_context *context)
 static long walk_other(u32 step, struct walk_context *context)
 {
     return walk_frame(context->draft, context->known, context->other);
+}
+
+/* What a function without a frame has put on top of the stack, behind the frames. */
+static __always_inline void put_leaf(struct draft *draft, struct task_struct *other)
+{
+    struct uhr_sample *sample = &draft->sample;
+    u32 top = (sample->kernel_frames + sample->user_frames) * 8;
+    if (top > (UHR_MAX_FRAMES + UHR_MAX_WALK) * 8) return;
+    if (!read_user(other, draft->payload + top, UHR_LEAF_BYTES, sample->sp)) sample->copied = UHR_LEAF_BYTES;
+}
+
+/* The frames that rows lead to. False: they do not lead far enough. */
+static __always_inline bool put_walk(struct draft *draft, u32 number, struct thread *thread, struct task_struct *other)
+{
+    struct uhr_sample *sample = &draft->sample;
+    struct walk *walk = &draft->walk;
+    struct walk_context context = {.draft = draft, .known = bpf_map_lookup_elem(&known_rows, &number), .other = other};
+    u32 pid = sample->head.pid;
+    struct uhr_space *space = bpf_map_lookup_elem(&spaces, &pid);
+    __builtin_memset(walk, 0, sizeof *walk);
+    if (!space || !context.known || (thread && space->as_of_ns < thread->exec_ns)) {
+        walk->ending = UHR_NO_SPACE;
+    } else {
+        walk->ip = sample->ip;
+        walk->sp = sample->sp;
+        walk->bp = sample->bp;
+        walk->space = *space;
+        walk->first = sample->kernel_frames;
+        /* In the middle of an exec or an exit there is no stack any more. */
+        if (!read_window(&walk->window, words_of(draft), other, walk->sp & ~7ull)) return true;
+        if (other) bpf_loop(UHR_MAX_STEPS, walk_other, &context, 0);
+        else bpf_loop(UHR_MAX_STEPS, walk_own, &context, 0);
+    }
+    u32 ending = walk->ending;
+    struct uhr_counters *counters = counted();
+    if (counters && ending < UHR_ENDINGS) counters->walks[ending]++;
+    sample->ending = ending;
+    if (ending >= UHR_GAVE_UP) return false;
+    sample->flags |= UHR_WALKED;
+    sample->as_of_ns = walk->space.as_of_ns;
+    sample->user_frames = walk->count < UHR_MAX_WALK ? walk->count : UHR_MAX_WALK;
+    sample->left_out = walk->count - sample->user_frames;
+    if (walk->leaf_by_bp) put_leaf(draft, other);
+    return true;
 }
 
 #endif

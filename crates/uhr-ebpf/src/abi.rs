@@ -34,6 +34,7 @@ pub(crate) const MAJOR: u16 = 16;
 pub(crate) const CHAIN: u16 = 32;
 pub(crate) const AT_SWITCH: u16 = 64;
 pub(crate) const WALKED: u16 = 128;
+pub(crate) const FROM_OUTSIDE: u16 = 256;
 /// UHR_MAX_WALK / 2: what is kept of a walk from the leaf on, and again from the root.
 pub(crate) const HALF_OF_WALK: usize = 512;
 

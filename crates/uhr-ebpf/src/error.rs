@@ -24,6 +24,14 @@ pub enum LoadError {
         /// The kernel's or libbpf's last words.
         reason: String,
     },
+    /// Whether it takes that program could not be found out.
+    #[error("whether this kernel takes the program `{program}` could not be found out: {reason}")]
+    Untold {
+        /// The program's name.
+        program: String,
+        /// The kernel's or libbpf's last words.
+        reason: String,
+    },
     /// A system call failed.
     #[error("{step}: {source}")]
     System {

@@ -15,10 +15,12 @@ mod error;
 mod event;
 #[cfg(test)]
 mod hosted;
+mod loaded_programs;
 mod loading;
 mod log;
 mod mapped;
 mod options;
+mod outside;
 mod probe;
 mod programs;
 mod ring;
@@ -33,11 +35,12 @@ pub use cost::ProgramCost;
 pub use counters::{Counters, WALKS};
 pub use error::LoadError;
 pub use event::{Event, File, Head, How, Occasion, State, Task, Times, WaitEnd, Waker, Why, Woken};
-pub use options::{Options, Scope};
-pub use probe::{Feature, WALKER, check_rights, features, purpose};
-pub use programs::{
+pub use loaded_programs::{
     ProgramCode, ProgramFunction, ProgramLine, ProgramOutline, next_program, program_code, program_outline,
 };
+pub use options::{Options, Scope};
+pub use probe::{Feature, Refused, check_rights, features};
+pub use programs::{instead, purpose};
 pub use sampler::{RINGS, Sampler};
 pub use stack_sample::{KEPT_FRAMES, Registers, Sample, SampleKind, WalkEnd, WalkedFrame};
 pub use tables::{Code, PackedRows, TableId, Tables, WalkBy};

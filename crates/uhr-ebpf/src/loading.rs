@@ -4,21 +4,17 @@ use libbpf_rs::{Object, ObjectBuilder, OpenObject};
 
 use crate::error::LoadError;
 use crate::options::Options;
+use crate::programs::{Programs, REQUIRED, WALKER};
 use crate::{abi, log, probe};
 
-/// The compiled programs.
-pub(crate) const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sampler.o"));
-
-/// The programs that a sampler cannot do without; of the others it says which are missing.
-const REQUIRED: &[&str] =
-    &["on_tick", "on_switch", "on_waking", "on_fork", "on_rename", "mark", "tell_times"];
-
-/// Opens the object with the settings written into it.
-pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
+/// Opens the programs with the settings written into them.
+pub(crate) fn open(options: &Options, programs: Programs) -> Result<OpenObject, LoadError> {
     log::begin();
-    let mut open =
-        ObjectBuilder::default().open_memory(OBJECT).map_err(LoadError::bpf("opening the eBPF object"))?;
-    let settings = options.settings();
+    let mut open = ObjectBuilder::default()
+        .open_memory(programs.object())
+        .map_err(LoadError::bpf("opening the eBPF object"))?;
+    let settings =
+        abi::Settings { looks_a_pass: programs.looks_a_pass(options.looks_a_pass), ..options.settings() };
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == ".rodata.settings" {
@@ -38,49 +34,69 @@ pub(crate) fn open(options: &Options) -> Result<OpenObject, LoadError> {
 /// What the kernel took.
 pub(crate) struct Loaded {
     pub(crate) object: Object,
-    /// Programs that it did not take, each with the reason.
+    pub(crate) programs: Programs,
+    /// Programs and parts that it did not take, each with the reason.
     pub(crate) missing: Vec<(String, String)>,
     /// Whether stacks are walked in the kernel.
     pub(crate) walks_by_rows: bool,
 }
 
-/// Loads all programs; where the kernel does not take them, without the walker; or, where it does not take one that can be
-/// missed, all others.
-pub(crate) fn load(options: &Options) -> Result<Loaded, LoadError> {
+/// Loads all programs: with the walker, without it, or else those for older kernels. `None`: the kernel takes none of these
+/// as a whole.
+pub(crate) fn load_whole(options: &Options) -> Result<Option<Loaded>, LoadError> {
     let wanted = options.rows && !options.frame_pointers;
-    if let Ok(object) = open(options)?.load() {
-        return Ok(Loaded { object, missing: Vec::new(), walks_by_rows: wanted });
-    }
-    let options = &Options { rows: false, ..options.clone() };
-    let walker = wanted.then(|| (probe::WALKER.to_owned(), reason_of("it does not load")));
-    let mut missing: Vec<(String, String)> = walker.into_iter().collect();
-    let error = match open(options)?.load() {
-        Ok(object) => return Ok(Loaded { object, missing, walks_by_rows: false }),
-        Err(error) => error,
-    };
-    for feature in probe::features()?.into_iter().filter(|feature| feature.program != probe::WALKER) {
-        match feature.refused {
-            None => {}
-            Some(reason) if REQUIRED.contains(&feature.program.as_str()) => {
-                return Err(LoadError::Unsupported { program: feature.program, reason });
+    let mut reason = String::new();
+    for &programs in Programs::tried() {
+        let can_walk = wanted && programs == Programs::Newer;
+        for rows in if can_walk { &[true, false][..] } else { &[false] } {
+            match open(&Options { rows: *rows, ..options.clone() }, programs)?.load() {
+                Ok(object) => {
+                    let mut missing = programs.lacks(&reason);
+                    if can_walk && !rows {
+                        missing.push((WALKER.to_owned(), reason));
+                    }
+                    return Ok(Some(Loaded { object, programs, missing, walks_by_rows: *rows }));
+                }
+                Err(error) => reason = reason_of(&error.to_string()),
             }
-            Some(reason) => missing.push((feature.program, reason)),
         }
     }
-    if missing.is_empty() {
-        let reason = reason_of(&error.to_string());
-        return Err(LoadError::Unsupported { program: "all".to_owned(), reason });
+    Ok(None)
+}
+
+/// Loads all programs; or, where the kernel does not take one that can be missed, all others.
+pub(crate) fn load(options: &Options) -> Result<Loaded, LoadError> {
+    let mut loaded = match load_whole(options)? {
+        Some(loaded) => loaded,
+        None => load_parts(options)?,
+    };
+    // Where frame pointers are followed nobody misses the walker.
+    loaded.missing.retain(|(part, _)| part != WALKER || !options.frame_pointers);
+    Ok(loaded)
+}
+
+fn load_parts(options: &Options) -> Result<Loaded, LoadError> {
+    let (programs, features) = probe::each()?;
+    let mut missing = Vec::new();
+    for feature in features {
+        match feature.refused {
+            None => {}
+            Some(refusal) if REQUIRED.contains(&feature.program.as_str()) => {
+                return Err(refusal.of(feature.program));
+            }
+            Some(refusal) => missing.push((feature.program, refusal.reason)),
+        }
     }
-    let mut open = open(options)?;
+    let mut open = open(&Options { rows: false, ..options.clone() }, programs)?;
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         program.set_autoload(!missing.iter().any(|(absent, _)| *absent == name));
     }
     let object = open.load().map_err(LoadError::bpf("loading the eBPF programs"))?;
-    Ok(Loaded { object, missing, walks_by_rows: false })
+    Ok(Loaded { object, programs, missing, walks_by_rows: false })
 }
 
 /// Why the kernel did not take what was last loaded.
-fn reason_of(error: &str) -> String {
+pub(crate) fn reason_of(error: &str) -> String {
     log::reason().unwrap_or_else(|| error.to_owned())
 }

@@ -50,3 +50,34 @@ pub(crate) fn reason() -> Option<String> {
     let verifier = telling.next_back().map(str::to_owned);
     verifier.or_else(|| said.lines().rfind(|line| line.starts_with("libbpf:")).map(str::to_owned))
 }
+
+/// Whether it was no verdict on the program: the rights or the memory for it were not there.
+pub(crate) fn has_no_verdict() -> bool {
+    is_no_verdict(&said())
+}
+
+fn is_no_verdict(said: &str) -> bool {
+    const WORDS: [&str; 5] = ["-EPERM", "-ENOMEM", "-EAGAIN", "-EMFILE", "-ENFILE"];
+    let mut lines = said.lines().filter(|line| line.starts_with("libbpf:"));
+    lines.any(|line| WORDS.iter().any(|word| line.contains(word)) || line.contains("ulimit -l"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_no_verdict;
+
+    #[test]
+    fn what_says_nothing_of_the_program_is_no_verdict() {
+        assert!(is_no_verdict("libbpf: map 'threads': failed to create: -EPERM\n"));
+        assert!(is_no_verdict(
+            "libbpf: prog 'look': BPF program load failed: -ENOMEM\nlibbpf: failed to load object"
+        ));
+        assert!(is_no_verdict(
+            "libbpf: Error in bpf_object__probe_loading(): -EPERM. Couldn't load trivial BPF program."
+        ));
+        assert!(!is_no_verdict("libbpf: map 'threads': failed to create: -EINVAL\n"));
+        assert!(!is_no_verdict(
+            "libbpf: prog 'look': BPF program load failed: -EACCES\nR6 invalid mem access\n"
+        ));
+    }
+}

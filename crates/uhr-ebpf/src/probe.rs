@@ -1,86 +1,118 @@
 //! What this kernel and this user can do, found out by trying.
 
+use std::ffi::OsStr;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::LoadError;
-use crate::loading::open;
+use crate::loading::{load_whole, open, reason_of};
 use crate::log;
 use crate::options::{Options, Scope};
+use crate::programs::{PARTS, Programs, REQUIRED, WALKER, instead, purpose};
 
-/// One program, and whether the kernel takes it.
+/// One program or part of them, and whether the kernel takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feature {
-    /// The program's name.
+    /// Its name.
     pub program: String,
     /// What it is for.
     pub purpose: &'static str,
-    /// Why the kernel refused it; `None`: it took it.
-    pub refused: Option<String>,
+    /// What is done where it is missing, if anything.
+    pub instead: Option<&'static str>,
+    /// `None`: the kernel took it.
+    pub refused: Option<Refused>,
 }
 
-/// What each program is for.
-const PURPOSES: &[(&str, &str)] = &[
-    ("on_tick", "CPU samples"),
-    ("on_fault", "page faults"),
-    ("on_switch", "time off CPU"),
-    ("on_waking", "who ends a wait"),
-    ("on_fork", "new threads and processes"),
-    ("on_rename", "programs that are executed"),
-    ("mark", "threads that run already"),
-    ("tell_times", "sums of each thread"),
-    ("look", "stacks of waits"),
-    ("on_enter", "lengths of system calls"),
-    ("on_exit", "counts of system calls"),
-    ("on_last_call", "system calls of threads that end"),
-    ("tell_calls", "sums of system calls"),
-];
-
-/// The part of all programs that walks user stacks, which a kernel can refuse while it takes the programs.
-pub const WALKER: &str = "walker";
-const WALKER_PURPOSE: (&str, &str) = (WALKER, "user stacks walked in the kernel");
-
-/// What a program is for.
-pub fn purpose(program: &str) -> &'static str {
-    PURPOSES.iter().chain([&WALKER_PURPOSE]).find(|row| row.0 == program).map_or("some things", |row| row.1)
+/// Why the kernel did not take a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The kernel's or libbpf's words.
+    pub reason: String,
+    /// The reason is none of the program's: with other rights or more memory the kernel might take it.
+    pub is_unsure: bool,
 }
 
-/// Tries each program: loads it and throws it away.
+impl Refused {
+    fn last(error: &str) -> Self {
+        Self { reason: reason_of(error), is_unsure: log::has_no_verdict() }
+    }
+
+    /// The same, where nothing works without the program.
+    pub(crate) fn of(self, program: String) -> LoadError {
+        match self {
+            Self { reason, is_unsure: true } => LoadError::Untold { program, reason },
+            Self { reason, .. } => LoadError::Unsupported { program, reason },
+        }
+    }
+}
+
+/// Tries the programs: loads them and throws them away.
 ///
 /// # Errors
 /// [`LoadError`] where none can be tried.
 pub fn features() -> Result<Vec<Feature>, LoadError> {
     check_rights()?;
-    let mut options = Options::new(Scope::Machine, Vec::new());
-    options.ring_bytes = 4096;
     // All at once is the usual case, and ten times as fast.
-    let takes_walker = open(&options)?.load().is_ok();
-    let walker = Feature {
-        program: WALKER.to_owned(),
-        purpose: WALKER_PURPOSE.1,
-        refused: (!takes_walker).then(|| log::reason().unwrap_or_else(|| "it does not load".to_owned())),
+    let Some(loaded) = load_whole(&tried_with())? else { return Ok(each()?.1) };
+    let names: Vec<String> = loaded.object.progs().map(|program| text(program.name())).collect();
+    let parts = PARTS.map(str::to_owned);
+    let feature = |program: String| {
+        let missing = loaded.missing.iter().find(|(absent, _)| *absent == program);
+        let refused = missing.map(|(_, reason)| Refused { reason: reason.clone(), is_unsure: false });
+        Feature { purpose: purpose(&program), instead: instead(&program), program, refused }
     };
-    options.rows = false;
-    let takes_all = takes_walker || open(&options)?.load().is_ok();
-    let feature = |&(program, purpose): &(&str, &'static str)| Feature {
-        program: program.to_owned(),
-        purpose,
-        refused: if takes_all { None } else { refused(program, &options) },
-    };
-    Ok(PURPOSES.iter().map(feature).chain([walker]).collect())
+    Ok(names.into_iter().chain(parts).map(feature).collect())
 }
 
-fn refused(program: &str, options: &Options) -> Option<String> {
-    let mut open = match open(options) {
+/// Tries each program by itself: the first version of them that can work without those that are refused.
+pub(crate) fn each() -> Result<(Programs, Vec<Feature>), LoadError> {
+    let options = Options { rows: false, ..tried_with() };
+    let mut last = None;
+    for &programs in Programs::tried() {
+        let names: Vec<String> =
+            open(&options, programs)?.progs().map(|program| text(program.name())).collect();
+        let feature = |program: String| {
+            let refused = refused(&program, &options, programs);
+            Feature { purpose: purpose(&program), instead: instead(&program), program, refused }
+        };
+        let mut features: Vec<Feature> = names.into_iter().map(feature).collect();
+        let parts = PARTS.into_iter().filter(|part| *part == WALKER || programs == Programs::Older);
+        features.extend(parts.map(|part| {
+            let reason = "it does not take all programs".to_owned();
+            let refused = Some(Refused { reason, is_unsure: false });
+            Feature { program: part.to_owned(), purpose: purpose(part), instead: instead(part), refused }
+        }));
+        let is_lost = |own: &Feature| own.refused.is_some() && REQUIRED.contains(&own.program.as_str());
+        let is_enough = !features.iter().any(is_lost);
+        last = Some((programs, features));
+        if is_enough {
+            break;
+        }
+    }
+    last.ok_or_else(|| LoadError::at("finding programs")(io::ErrorKind::NotFound.into()))
+}
+
+/// As little memory as it takes.
+fn tried_with() -> Options {
+    Options { ring_bytes: 4096, ..Options::new(Scope::Machine, Vec::new()) }
+}
+
+fn text(name: &OsStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+fn refused(program: &str, options: &Options, programs: Programs) -> Option<Refused> {
+    let mut open = match open(options, programs) {
         Ok(open) => open,
-        Err(error) => return Some(error.to_string()),
+        Err(error) => return Some(Refused::last(&error.to_string())),
     };
     for mut other in open.progs_mut() {
         let is_it = other.name() == program;
         other.set_autoload(is_it);
     }
-    open.load().err().map(|error| log::reason().unwrap_or_else(|| error.to_string()))
+    open.load().err().map(|error| Refused::last(&error.to_string()))
 }
 
 /// CAP_SYS_ADMIN, CAP_PERFMON and CAP_BPF (include/uapi/linux/capability.h).

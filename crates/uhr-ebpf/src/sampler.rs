@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, IntoRawFd};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, PerfEventOpts};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
 use crate::abi;
 use crate::calls::{Counter, Counting};
@@ -15,7 +15,9 @@ use crate::counters::Counters;
 use crate::error::LoadError;
 use crate::loading::{Loaded, load};
 use crate::options::{Options, Scope};
+use crate::outside::Outside;
 use crate::probe;
+use crate::programs::Programs;
 use crate::ring::Ring;
 use crate::tables::Tables;
 
@@ -27,6 +29,8 @@ pub struct Sampler {
     look: Option<Link>,
     tell_times: Option<Link>,
     mark: Option<Link>,
+    /// Takes out what is kept for tasks that are over, where the kernel does not; as long as anything is asked for.
+    free: Option<Link>,
     /// Threads that there had been no memory for when targets were last marked.
     unmarked: u64,
     object: Object,
@@ -44,10 +48,14 @@ pub struct Sampler {
     next_window: Instant,
     missing: Vec<(String, String)>,
     walks_by_rows: bool,
+    /// Reads stacks of waits where the programs cannot.
+    outside: Option<Outside>,
 }
 
 /// Rings that events come through.
 pub const RINGS: usize = 2;
+/// The one of stacks.
+const STACKS: usize = 0;
 
 impl Sampler {
     /// Loads the programs for `options` and attaches them. Sampling has begun when this returns.
@@ -56,7 +64,7 @@ impl Sampler {
     /// [`LoadError`]: nothing stays attached then.
     pub fn start(options: &Options) -> Result<Self, LoadError> {
         probe::check_rights()?;
-        let Loaded { object, missing, walks_by_rows } = load(options)?;
+        let Loaded { object, programs, missing, walks_by_rows } = load(options)?;
         let ring = |(name, bytes): (&str, u32)| {
             let map = object.maps().find(|map| map.name() == name);
             let map = map.ok_or_else(|| LoadError::at("finding the ring")(io::ErrorKind::NotFound.into()))?;
@@ -69,6 +77,7 @@ impl Sampler {
             look: None,
             tell_times: None,
             mark: None,
+            free: None,
             unmarked: 0,
             object,
             rings,
@@ -81,6 +90,7 @@ impl Sampler {
             next_window: Instant::now(),
             missing,
             walks_by_rows,
+            outside: (programs == Programs::Older).then(|| Outside::new(options.copy_bytes)),
         };
         sampler.attach_tasks(options)?;
         sampler.attach_events(options)?;
@@ -118,6 +128,7 @@ impl Sampler {
     fn attach_tasks(&mut self, options: &Options) -> Result<(), LoadError> {
         // Who is made from now on is followed, and only then those are marked who are there; what was made during one pass
         // by a thread that the pass had not reached is found by the next.
+        self.free = self.has("on_free").then(|| self.attach("on_free")).transpose()?;
         for name in ["on_fork", "on_rename", "on_switch", "on_waking"] {
             let link = self.attach(name)?;
             self.links.push(link);
@@ -171,11 +182,11 @@ impl Sampler {
     fn attach_events(&mut self, options: &Options) -> Result<(), LoadError> {
         let period_ns = 1_000_000_000 / u64::from(options.frequency.max(1));
         let wanted = [
-            ("on_tick", Source::Clock { period_ns }, 0),
-            ("on_fault", Source::MinorFaults { period: options.fault_period }, 0),
-            ("on_fault", Source::MajorFaults, abi::MAJOR),
+            ("on_tick", Source::Clock { period_ns }),
+            ("on_fault", Source::MinorFaults { period: options.fault_period }),
+            ("on_major_fault", Source::MajorFaults),
         ];
-        for (name, source, cookie) in wanted {
+        for (name, source) in wanted {
             for &cpu in &options.cpus {
                 let event = match source.open(cpu) {
                     Ok(event) => event,
@@ -186,25 +197,28 @@ impl Sampler {
                 if matches!(source, Source::Clock { .. }) {
                     self.clocks.extend(event.try_clone());
                 }
-                self.attach_event(name, event, u64::from(cookie))?;
+                self.attach_event(name, event)?;
             }
         }
         Ok(())
     }
 
-    fn attach_event(&mut self, name: &'static str, event: File, cookie: u64) -> Result<(), LoadError> {
+    fn attach_event(&mut self, name: &'static str, event: File) -> Result<(), LoadError> {
         let Some(program) =
             self.object.progs_mut().find(|program| program.name() == name && program.autoload())
         else {
             return Ok(());
         };
-        let opts = PerfEventOpts { cookie, ..PerfEventOpts::default() };
         // libbpf closes the descriptor with the link.
         let link = program
-            .attach_perf_event_with_opts(event.into_raw_fd(), opts)
+            .attach_perf_event(event.into_raw_fd())
             .map_err(LoadError::bpf("attaching a program to a perf event"))?;
         self.links.push(link);
         Ok(())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.object.progs().any(|program| program.name() == name)
     }
 
     pub(crate) fn attach(&self, name: &'static str) -> Result<Link, LoadError> {
@@ -228,6 +242,9 @@ impl Sampler {
         self.waits = (period_ns, (lot.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32);
         self.turn()?;
         run_iterator(look)?;
+        if let Some(outside) = &mut self.outside {
+            self.rings[STACKS].drain(&mut |event| outside.take(event));
+        }
         let place = self.map(".data.cursor");
         let place = place.and_then(|map| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten());
         let cursor = place.as_deref().and_then(abi::read::<abi::Cursor>);
@@ -306,6 +323,9 @@ impl Sampler {
 
     /// Hands out the events that are there, each with the number of its ring, of [`RINGS`].
     pub fn drain(&mut self, sink: &mut dyn FnMut(usize, &[u8])) {
+        if let Some(outside) = &mut self.outside {
+            outside.hand_out(&mut |event| sink(STACKS, event));
+        }
         for (number, ring) in self.rings.iter_mut().enumerate() {
             ring.drain(&mut |event| sink(number, event));
         }
@@ -329,6 +349,12 @@ impl Sampler {
             let _ = self.meter.begin(&self.object);
             self.next_window = Instant::now() + distance;
         }
+    }
+
+    /// Of waits that the clock met, where their stacks are read from outside: those that were read too late, and those that
+    /// may not be read.
+    pub fn unread(&self) -> (u64, u64) {
+        self.outside.as_ref().map_or((0, 0), |outside| (outside.late, outside.refused))
     }
 
     /// What each program cost while it was measured, and how long that was in all. `None`: it never was.

@@ -123,7 +123,10 @@ impl<'a> Sample<'a> {
             abi::FAULT => SampleKind::Fault { address: raw.address, is_major: has(abi::MAJOR) },
             abi::WAIT_STACK => {
                 let lot = f64::from(raw.share) / f64::from(u32::MAX);
-                SampleKind::Wait { wait, chance: Chance { is_by_lot: has(abi::AT_SWITCH), lot, period_ns } }
+                let least_ns =
+                    if has(abi::FROM_OUTSIDE) { Chance::LEAST_FROM_OUTSIDE_NS } else { Chance::LEAST_NS };
+                let is_by_lot = has(abi::AT_SWITCH);
+                SampleKind::Wait { wait, chance: Chance { is_by_lot, lot, period_ns, least_ns } }
             }
             _ => SampleKind::Waker { sleeper: raw.wait_tid, wait },
         };

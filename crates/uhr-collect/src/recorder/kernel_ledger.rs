@@ -19,6 +19,8 @@ pub(super) struct KernelSide {
     pub(super) left_out: Vec<(String, u64)>,
     /// What the programs cost while they were measured, and how long that was.
     pub(super) costs: Option<(Vec<ProgramCost>, Duration)>,
+    /// Waits whose stack was read from outside too late, and those whose stack may not be read.
+    pub(super) unread: (u64, u64),
     /// Programs that the kernel did not take, and why.
     pub(super) missing: Vec<(String, String)>,
     /// How a limit of what recording may cost was kept.
@@ -30,6 +32,18 @@ pub(super) struct KernelSide {
 }
 
 impl KernelSide {
+    /// What is done in another way than this kernel's programs would, were it newer.
+    fn replaced(&self) -> Option<String> {
+        let (mut told, mut because) = (Vec::new(), None);
+        for (part, reason) in &self.missing {
+            let Some(instead) = uhr_ebpf::instead(part) else { continue };
+            told.push(format!("no {}, but {instead}", uhr_ebpf::purpose(part)));
+            because = Some(reason);
+        }
+        let because = because?;
+        Some(format!("there are {}: this kernel does not take what is for it ({because})", told.join("; ")))
+    }
+
     /// System calls that the program which counts them was not run for.
     fn calls_left_out(&self) -> u64 {
         self.left_out.iter().find(|(program, _)| program == "on_exit").map_or(0, |(_, count)| *count)
@@ -109,6 +123,8 @@ impl Recorder {
             ("threads that are recorded late, for the kernel had no memory for them", counters.no_storage),
             ("wakers whose stack was not taken, for they were too many at once", counters.unseen_wakers),
             ("waits that ended while their stack was taken", counters.moved_on),
+            ("waits whose stack was read from outside too late", self.kernel_side.unread.0),
+            ("waits whose stack may not be read from outside", self.kernel_side.unread.1),
             ("looks that left some waiting threads for the next", counters.postponed),
             ("ends of waits whose stack did not come", self.pipeline.waits.without_stack),
             ("sums that changed while they were read", counters.torn),
@@ -134,14 +150,12 @@ impl Recorder {
     pub(super) fn kernel_notes(&self) -> Vec<String> {
         let (counted, side) = (&self.pipeline.counted, &self.kernel_side);
         let counters = &side.counters;
-        let programs = side.missing.iter().map(|(program, reason)| match uhr_ebpf::purpose(program) {
-            purpose if program == uhr_ebpf::WALKER => {
-                format!("there are no {purpose}, but copied, which costs more: this kernel does not take the walker ({reason})")
-            }
-            purpose => {
+        let programs = side.missing.iter().filter(|(program, _)| uhr_ebpf::instead(program).is_none()).map(
+            |(program, reason)| {
+                let purpose = uhr_ebpf::purpose(program);
                 format!("{purpose} are not recorded: this kernel does not take the program for it ({reason})")
-            }
-        });
+            },
+        );
         let waits = counters.waits_refused + counters.times_refused;
         let misses = [
             (counters.samples_refused, "samples were lost, because the ring buffer was full"),
@@ -175,6 +189,7 @@ impl Recorder {
         });
         let kept = side.kept.and_then(|kept| self.kept_to(kept));
         programs
+            .chain(side.replaced())
             .chain(calls)
             .chain(calls_left_out)
             .chain(kept)

@@ -250,6 +250,7 @@ impl Recorder {
             if let Some(sampler) = &sampler {
                 self.kernel_side.counters = sampler.counters();
                 self.kernel_side.costs = sampler.costs();
+                self.kernel_side.unread = sampler.unread();
                 self.kernel_side.left_out = sampler.left_out().collect();
             }
         }

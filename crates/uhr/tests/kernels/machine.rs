@@ -56,7 +56,7 @@ impl Machine {
         fs::write(&script, &self.script).unwrap();
         let mut boot = Command::new(sources.join("kernels/boot"));
         boot.arg(&self.kernel).arg(PATIENCE).arg(script).arg(env!("CARGO_BIN_EXE_uhr"));
-        for name in ["shares", "waits", "calls", "mapping_names"] {
+        for name in ["shares", "waits", "calls", "mapping_names", "short"] {
             boot.arg(self.program(&sources.join(format!("truth/programs/{name}.c")), name));
         }
         let done = boot.stdin(Stdio::null()).output().unwrap();

@@ -14,8 +14,13 @@ use serde_json::Value;
 /// Each sampler, and how it gets user stacks.
 const WAYS: &[(&str, &str)] = &[("perf", "dwarf"), ("ebpf", "fp"), ("ebpf", "dwarf")];
 
-/// Without what the eBPF programs stand on: storage for each task (5.11), registers of another task (5.15), its memory (5.18).
-const WITHOUT_EBPF: &[&str] = &["5.10"];
+/// Before 5.18 other programs are taken: they walk no stacks, and those of waits are read from outside.
+const OF_OLDER_PROGRAMS: &[&str] = &["5.10"];
+
+/// A thousand children that have some two hundred pids between them.
+const REUSED_PIDS: &str = "sh -c 'echo 320 >/proc/sys/kernel/pid_max
+    uhr record --sampler ebpf -o reused --summary reused-summary -- short children 1000; status=$?
+    echo 32768 >/proc/sys/kernel/pid_max; exit $status'";
 
 /// Two programs that burn, one of them in a cgroup, which alone is recorded. The way to a task's cgroup is other fields of
 /// the kernel in almost every version.
@@ -55,12 +60,11 @@ fn slow_linux_7_3() {
 
 fn check(series: &str) {
     let Some(mut machine) = Machine::with(series) else { return };
-    let has_ebpf = !WITHOUT_EBPF.contains(&series);
-    let ways = if has_ebpf { WAYS } else { &WAYS[..1] };
+    let is_walked = !OF_OLDER_PROGRAMS.contains(&series);
     machine.ask("doctor", "uhr doctor --json");
     machine.ask("record-unasked", "uhr record -o unasked -- shares 0.3");
     machine.ask("unasked", "uhr overview unasked --json");
-    for (sampler, unwind) in ways {
+    for (sampler, unwind) in WAYS {
         let name = |what: &str| format!("{sampler}-{unwind}-{what}");
         let how = format!("--sampler {sampler} --unwind {unwind}");
         for program in ["shares", "waits"] {
@@ -74,18 +78,19 @@ fn check(series: &str) {
         machine.ask(&name("wakers"), &query("waits", "--metric off-cpu --group-by thread,waker"));
         machine.ask(&name("waiting"), &query("waits", "--metric off-cpu --group-by thread,function"));
     }
-    if has_ebpf {
-        machine.ask("record-walks", "uhr record --check-walks -o walks -- shares");
-        machine.ask("walks", "uhr overview walks --json");
-        machine.ask("record-cgroup", IN_A_CGROUP);
-        machine.ask("cgroup", "uhr query cgroup --group-by process,cgroup --json");
-        machine.ask("record-calls", "uhr record --syscalls -o calls -- calls");
-        machine.ask(
-            "calls",
-            "uhr query calls --metric syscalls --group-by thread-name,syscall,errno --limit 1000 --json",
-        );
-    }
-    for sampler in if has_ebpf { &["perf", "ebpf"][..] } else { &["perf"] } {
+    machine.ask("record-walks", "uhr record --check-walks -o walks -- shares");
+    machine.ask("walks", "uhr overview walks --json");
+    machine.ask("record-cgroup", IN_A_CGROUP);
+    machine.ask("cgroup", "uhr query cgroup --group-by process,cgroup --json");
+    machine.ask("record-calls", "uhr record --syscalls -o calls -- calls");
+    machine.ask(
+        "calls",
+        "uhr query calls --metric syscalls --group-by thread-name,syscall,errno --limit 1000 --json",
+    );
+    machine.ask("record-reused", REUSED_PIDS);
+    machine.ask("reused-summary", "cat reused-summary");
+    machine.ask("reused", "uhr query reused --group-by command --json");
+    for sampler in ["perf", "ebpf"] {
         let rec = format!("{sampler}-names");
         machine.ask(
             &format!("record-{rec}"),
@@ -102,9 +107,9 @@ fn check(series: &str) {
     machine.ask("vfs_read", "grep ' vfs_read$' /proc/kallsyms");
     let said = machine.boot();
     assert!(said.json("doctor").to_string().contains(&format!("Linux {series}.")), "it runs under {series}");
-    let unasked = said.json("unasked");
-    assert_eq!(unasked["recording"]["sampler"], if has_ebpf { "ebpf" } else { "perf" });
-    for (sampler, unwind) in ways {
+    check_doctor(&said, is_walked);
+    assert_eq!(said.json("unasked")["recording"]["sampler"], "ebpf");
+    for (sampler, unwind) in WAYS {
         check_shares(&said, &format!("{sampler}-{unwind}"));
         // The C library's functions keep no frame pointers, and a wait's caller is lost with them.
         check_waits(&said, &format!("{sampler}-{unwind}"), *unwind == "dwarf");
@@ -114,13 +119,46 @@ fn check(series: &str) {
     }
     check_names(&said, "perf");
     check_kernel_code(&said);
-    if has_ebpf {
-        check_names(&said, "ebpf");
-        let walks = said.json("walks")["trust"]["coverage"]["notes"].to_string();
-        assert!(walks.contains("of walks of the kernel") && walks.contains(" 0 differed"), "{walks}");
-        check_cgroup(&said);
-        check_calls(&said);
+    check_names(&said, "ebpf");
+    let walks = said.json("walks")["trust"]["coverage"]["notes"].to_string();
+    assert_eq!(
+        walks.contains("of walks of the kernel") && walks.contains(" 0 differed"),
+        is_walked,
+        "{walks}"
+    );
+    assert_eq!(walks.contains("there are no user stacks walked in the kernel"), !is_walked, "{walks}");
+    check_cgroup(&said);
+    check_calls(&said);
+    check_reused(&said);
+}
+
+/// What the kernel does not take is said, with the reason.
+fn check_doctor(said: &Said, is_walked: bool) {
+    let doctor = said.json("doctor");
+    let checks = doctor["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["name"] == "ebpf-sampler").unwrap();
+    let finding = check["finding"].as_str().unwrap();
+    let (taken, refused) = finding.split_once("; not for ").unwrap_or((finding, ""));
+    for purpose in ["CPU samples", "time off CPU", "who ends a wait", "page faults", "counts of system calls"]
+    {
+        assert!(taken.contains(purpose), "{finding}");
     }
+    for part in [
+        "user stacks walked in the kernel, but copied",
+        "user stacks of waits read in the kernel, but read from outside",
+    ] {
+        assert_eq!(refused.contains(part), !is_walked, "{finding}");
+    }
+    assert_eq!(check["status"], if is_walked { "ok" } else { "limited" }, "{finding}");
+}
+
+/// No thread is taken for the one that had its pid before: each has its own time, and all of them have theirs.
+fn check_reused(said: &Said) {
+    let (truth, summary) = (said.json("record-reused"), said.json("reused-summary"));
+    assert_eq!((&summary["threads"], &summary["processes"]), (&1001.into(), &1001.into()), "{summary:#}");
+    let seen = number(&said.json("reused")["metric"], "total");
+    let (least, most) = (number(&truth, "least_ns"), number(&truth, "most_ns"));
+    assert!(least * 0.98 <= seen && seen <= most * 1.02, "{seen} ns on CPU, and it was {least} to {most}");
 }
 
 /// Page faults by the names of mappings. What the program could not name, it does not tell of.

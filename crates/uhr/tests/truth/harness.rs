@@ -91,13 +91,19 @@ pub(crate) fn line_of(program: &str, name: &str) -> u64 {
 /// A folder that everybody may read and write, for programs and recordings.
 pub(crate) struct Place {
     folder: TempDir,
+    has_older_programs: bool,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("uhr-truth-").tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
-        Self { folder }
+        Self { folder, has_older_programs: false }
+    }
+
+    /// The same; the eBPF sampler has the programs for kernels before 5.18 there, whatever the kernel.
+    pub(crate) fn with_older_programs() -> Self {
+        Self { has_older_programs: true, ..Self::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -140,6 +146,9 @@ impl Place {
         command: &[&dyn AsRef<OsStr>],
     ) -> Running {
         let mut uhr = self.uhr(who);
+        if self.has_older_programs {
+            uhr.env("UHR_TEST_OLDER_PROGRAMS", "1");
+        }
         uhr.arg("record").args(arguments).current_dir(self.folder.path());
         if !arguments.contains(&"-o") {
             uhr.arg("-o").arg(self.path(rec));

@@ -1,5 +1,6 @@
 //! Judges the host: what each fact means for what can be recorded, and which command changes it.
 
+use uhr_collect::Feature;
 use uhr_collect::perf::Refusal;
 
 use super::Check;
@@ -85,14 +86,38 @@ fn ebpf_sampler(facts: &Facts) -> Check {
     if loads(false).next().is_none() {
         return Check::ok(NAME, format!("this kernel takes the programs for {}", taken.join(", ")));
     }
-    let refused: Vec<String> = loads(false)
-        .map(|feature| format!("{} ({})", feature.purpose, feature.refused.as_deref().unwrap_or_default()))
-        .collect();
-    let taken = if taken.is_empty() { "nothing".to_owned() } else { taken.join(", ") };
-    Check::limited(
-        NAME,
-        format!("this kernel takes the programs for {taken}; not for {}", refused.join(", ")),
-    )
+    let mut finding = match taken.as_slice() {
+        [] => "this kernel takes the programs for nothing".to_owned(),
+        taken => format!("this kernel takes the programs for {}", taken.join(", ")),
+    };
+    for (words, is_unsure) in [("not for", false), ("it could not be asked for", true)] {
+        for (reason, what) in by_reason(features, is_unsure) {
+            finding += &format!("; {words} {} ({reason})", what.join(", "));
+        }
+    }
+    let has_room = !finding.contains("ulimit -l");
+    let check = Check::limited(NAME, finding);
+    // Before 5.11 what programs and maps take counts as locked memory.
+    if has_room { check } else { check.fix("ulimit -l unlimited") }
+}
+
+/// What the kernel did not take, by why; what is done instead stands with it.
+fn by_reason(features: &[Feature], is_unsure: bool) -> Vec<(&str, Vec<String>)> {
+    let mut found: Vec<(&str, Vec<String>)> = Vec::new();
+    for own in features {
+        let Some(refusal) = own.refused.as_ref().filter(|refusal| refusal.is_unsure == is_unsure) else {
+            continue;
+        };
+        let what = match own.instead {
+            Some(instead) => format!("{}, but {instead}", own.purpose),
+            None => own.purpose.to_owned(),
+        };
+        match found.iter_mut().find(|(reason, _)| *reason == refusal.reason) {
+            Some((_, all)) => all.push(what),
+            None => found.push((&refusal.reason, vec![what])),
+        }
+    }
+    found
 }
 
 /// What the level means, for levels that the mainline kernel knows and for those of Debian and Ubuntu.
@@ -268,8 +293,8 @@ fn debug_files(facts: &Facts) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use uhr_collect::Feature;
     use uhr_collect::perf::Access;
+    use uhr_collect::{Feature, Refused};
 
     use super::super::{Status, Verdict, verdict};
     use super::*;
@@ -303,7 +328,8 @@ mod tests {
     }
 
     fn feature(program: &str, purpose: &'static str, refused: Option<&str>) -> Feature {
-        Feature { program: program.to_owned(), purpose, refused: refused.map(str::to_owned) }
+        let refused = refused.map(|reason| Refused { reason: reason.to_owned(), is_unsure: false });
+        Feature { program: program.to_owned(), purpose, instead: None, refused }
     }
 
     #[test]
@@ -320,6 +346,20 @@ mod tests {
             limited.finding.contains("CPU samples; not for stacks of waits (unknown func"),
             "{}",
             limited.finding
+        );
+        let words = "libbpf: map 'calls': failed to create: -ENOMEM".to_owned();
+        let mut unsure = feature("tell_calls", "sums of system calls", None);
+        unsure.refused = Some(Refused { reason: words, is_unsure: true });
+        let walker =
+            Feature { instead: Some("copied"), ..feature("walker", "stacks walked", Some("no loop")) };
+        let also = feature("look", "stacks of waits", Some("no loop"));
+        facts.ebpf = Ok(vec![feature("on_tick", "CPU samples", None), unsure, walker, also]);
+        let limited = check(&facts, "ebpf-sampler").finding;
+        assert!(
+            limited.ends_with(
+                "CPU samples; not for stacks walked, but copied, stacks of waits (no loop); it could not be asked for sums of system calls (libbpf: map 'calls': failed to create: -ENOMEM)"
+            ),
+            "{limited}"
         );
         facts.ebpf = Err("eBPF programs may not be loaded: cap_bpf is missing".to_owned());
         assert!(check(&facts, "ebpf-sampler").fix.unwrap().contains("setcap cap_bpf,cap_perfmon"));

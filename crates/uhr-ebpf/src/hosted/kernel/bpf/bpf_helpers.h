@@ -33,5 +33,6 @@ u64 bpf_ktime_get_ns(void);
 u32 bpf_get_smp_processor_id(void);
 u64 bpf_get_current_ancestor_cgroup_id(int level);
 long bpf_task_pt_regs(void *task);
+void *bpf_get_current_task_btf(void);
 
 #endif
