@@ -73,7 +73,7 @@ impl fmt::Display for Note {
                 write!(f, "{} is another build than the one that ran", path.display())
             }
             Self::KernelRestricted => {
-                write!(f, "the kernel hides its names from this user: sudo sysctl kernel.kptr_restrict=0")
+                write!(f, "the kernel hides its names from this user")
             }
             Self::DebugFileRefused { path, because } => {
                 let what = match because {
