@@ -43,6 +43,6 @@ pub use evidence::{EVIDENCE_LIMIT, jitdump_name, perf_map_name};
 pub use host::{clock, host};
 pub use interrupt::{Interrupt, Interrupts};
 pub use modules::{HeldFile, vdso_image};
-pub use recorder::{Captured, Options, Recorder, SamplerChoice, Target};
+pub use recorder::{Captured, Options, Recorder, SETCAP, SamplerChoice, Target};
 pub use uhr_ebpf::{Feature, LoadError, features};
 pub use unwind_choice::UnwindChoice;

@@ -5,6 +5,7 @@ mod mappings;
 mod outside;
 mod stacks;
 
+use rustc_hash::FxHashSet;
 use uhr_model::{Avma, CodeAddress, StackEnding, StackId, WaitKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FaultRow, SampleRow};
@@ -51,6 +52,8 @@ pub(crate) struct Pipeline {
     pub(crate) names: GeneratedNames,
     pub(crate) counted: Counted,
     pub(crate) max_stack: usize,
+    /// Rows of processes whose mappings may not be read.
+    pub(crate) hidden_maps: FxHashSet<u32>,
     page_sizes: PageSizes,
     anonymous_names: AnonymousNames,
     pub(crate) mapping_names: MappingNames,
@@ -83,6 +86,7 @@ impl Pipeline {
             names: GeneratedNames::default(),
             counted: Counted::default(),
             max_stack,
+            hidden_maps: FxHashSet::default(),
             page_sizes: PageSizes::default(),
             anonymous_names: AnonymousNames::new(),
             mapping_names: MappingNames::default(),

@@ -3,6 +3,7 @@
 mod kernel_ledger;
 mod ledger;
 mod opening;
+mod refused;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,6 +28,7 @@ use crate::tasks::{Followed, Tasks};
 use crate::unwind_choice::UnwindChoice;
 use kernel_ledger::KernelSide;
 use opening::Opened;
+pub use refused::SETCAP;
 
 /// How long records may wait before they are looked at, and between two looks at everything that is polled.
 const TICK: Duration = Duration::from_millis(10);
@@ -229,6 +231,8 @@ impl Recorder {
     pub fn finish(mut self) -> Result<Captured, CollectError> {
         let (batches, stopped) = self.reader.stop();
         let end_ns = stopped.as_ref().map_or_else(monotonic_ns, |stopped| stopped.at_ns);
+        // What is still to be taken in may take longer than all before.
+        self.manifest.load = self.load.since();
         for batch in batches {
             self.push(batch);
         }
@@ -254,10 +258,10 @@ impl Recorder {
         }
         self.manifest.state = State::Captured;
         self.manifest.window = Window { start_ns: self.manifest.window.start_ns, end_ns };
-        self.manifest.load = self.load.since();
         self.manifest.ledger =
             if self.pipeline.tasks.has_sums() { self.kernel_ledger() } else { self.ledger(&counts) };
         self.manifest.notes = if self.pipeline.tasks.has_sums() { self.kernel_notes() } else { self.notes() };
+        self.manifest.notes.extend(self.refused_in_words());
         self.manifest.cost = self.cost();
         let Pipeline { writer, names, modules, .. } = self.pipeline;
         names.store(&writer)?;
@@ -362,11 +366,16 @@ fn by_process(target: &Target) -> Result<Target, CollectError> {
 /// The threads that live now, of each process.
 fn threads_of(target: &Target) -> Result<Vec<(u32, Vec<u32>)>, CollectError> {
     let Target::Processes(pids) = target else { return Ok(Vec::new()) };
-    // A process that was there a moment ago may have ended.
+    // A process that was there a moment ago may have ended, and one that has ended is there until its parent takes note.
+    let is_there =
+        |pid: u32, tid: u32| procfs::stat(pid, tid).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let threads: Vec<_> = pids.iter().map(|&pid| (pid, procfs::threads(pid))).collect();
-    let living: Vec<_> = threads.into_iter().filter(|(_, tids)| !tids.is_empty()).collect();
-    match (living.is_empty(), pids.first()) {
-        (true, Some(&pid)) => Err(CollectError::NoSuchProcess { pid }),
+    let any_entry = threads.iter().find(|(_, tids)| !tids.is_empty()).map(|(pid, _)| *pid);
+    let living = |(pid, tids): &(u32, Vec<u32>)| tids.iter().any(|&tid| is_there(*pid, tid));
+    let living: Vec<_> = threads.into_iter().filter(living).collect();
+    match (living.is_empty(), any_entry, pids.first()) {
+        (true, Some(pid), _) => Err(CollectError::Ended { pid }),
+        (true, None, Some(&pid)) => Err(CollectError::NoSuchProcess { pid }),
         _ => Ok(living),
     }
 }
