@@ -140,7 +140,7 @@ fn fault_ledger(counts: Option<&EventCounts>, sampled: u64, a_sample: u64) -> Sa
 }
 
 /// What cannot be seen, and the command that allows it.
-fn with_remedy(limitation: &Limitation) -> String {
+pub(super) fn with_remedy(limitation: &Limitation) -> String {
     match limitation.hint() {
         Some(command) => format!("{limitation}; to allow it: {command}"),
         None => limitation.to_string(),
