@@ -18,6 +18,8 @@ const TRAILER_BYTES: usize = 32;
 
 /// Where a sample's time lies: behind the header, the event's id, the address, and pid and tid.
 const SAMPLE_TIME_AT: usize = HEADER_BYTES + 24;
+/// And in the trailer of others, behind pid and tid.
+const TRAILER_TIME_AT: usize = 8;
 
 /// Bytes that are no record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -128,13 +130,21 @@ impl Decoder {
     }
 }
 
-/// Overwrites the time of a sample. Leaves other records alone.
-pub(super) fn set_sample_time(record: &mut [u8], time_ns: u64) {
-    let is_sample =
-        record.first_chunk().is_some_and(|&kind| u32::from_ne_bytes(kind) == b::PERF_RECORD_SAMPLE);
-    if let (true, Some(field)) = (is_sample, record.get_mut(SAMPLE_TIME_AT..SAMPLE_TIME_AT + 8)) {
-        field.copy_from_slice(&time_ns.to_ne_bytes());
+/// Overwrites the time of a record, where it has one.
+pub(super) fn set_time(record: &mut [u8], time_ns: u64) {
+    let field = time_at(record).and_then(|at| record.get_mut(at..at + 8));
+    field.into_iter().for_each(|field| field.copy_from_slice(&time_ns.to_ne_bytes()));
+}
+
+/// Where the time of a record stands.
+fn time_at(record: &[u8]) -> Option<usize> {
+    let mut fields = Fields(record);
+    let (kind, _misc_and_size) = (fields.u32()?, fields.u32()?);
+    if kind == b::PERF_RECORD_SAMPLE {
+        return Some(SAMPLE_TIME_AT);
     }
+    let (body, _trailer) = split_trailer(kind, fields)?;
+    Some(HEADER_BYTES + body.0.len() + TRAILER_TIME_AT)
 }
 
 /// Cuts what stands before the trailer from it.
@@ -321,7 +331,7 @@ mod tests {
         {
             assert_eq!(decoder().time_ns(&bytes), None, "of another clock");
             let mut restamped = bytes.clone();
-            set_sample_time(&mut restamped, 4321);
+            set_time(&mut restamped, 4321);
             assert_eq!(decoder().parse(&restamped).unwrap().stamp.time_ns, 4321);
             let Record { stamp, body: Body::Sample(sample) } = decoder().parse(&bytes).unwrap() else {
                 panic!()

@@ -138,6 +138,13 @@ impl Recorder {
         let Opened { mut source, settings, kernel_side } = Opened::open(options, &target, &threads)?;
         let granted = source.session.granted().clone();
         let granted_gone = granted.gone as u64;
+        // Where many threads are attached to this takes a while, and the recording begins when all are.
+        if !matches!(options.target, Target::Child { .. }) && source.sampler.is_none() {
+            source
+                .session
+                .enable()
+                .map_err(|source| CollectError::System { step: "enabling the events", source })?;
+        }
         let mut manifest = Manifest::new(settings, host(), clock());
         if let Some(sampler) = &source.sampler {
             manifest.window.start_ns = sampler.since_ns();
@@ -145,11 +152,11 @@ impl Recorder {
         let writer = RecordingWriter::create(folder, &manifest)?;
         let start_ns = manifest.window.start_ns;
         let period_ns = 1_000_000_000 / u64::from(manifest.settings.frequency_hz.max(1));
-        let mut tasks = Tasks::new(period_ns, granted.kernel_visible);
+        let mut tasks = Tasks::new(period_ns, granted.kernel_visible, start_ns);
         if source.sampler.is_some() {
             // Of a cgroup a process is known by its first event.
             let is_all = matches!(target, Target::Machine);
-            tasks.expect_sums(if is_all { Followed::All } else { Followed::Known }, start_ns);
+            tasks.expect_sums(if is_all { Followed::All } else { Followed::Known });
         }
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
         pipeline.fault_period = opening::FAULTS_A_SAMPLE;
@@ -157,12 +164,6 @@ impl Recorder {
         let decoder = source.session.decoder();
         take_in(&mut pipeline, &target, &threads, start_ns);
         granted.unattached.iter().for_each(|&tid| pipeline.tasks.has_no_events(tid));
-        if !matches!(options.target, Target::Child { .. }) && source.sampler.is_none() {
-            source
-                .session
-                .enable()
-                .map_err(|source| CollectError::System { step: "enabling the events", source })?;
-        }
         let load_pid = match &options.target {
             Target::Child { pid, .. } => *pid,
             Target::Processes(pids) => pids.first().copied().unwrap_or(0),
