@@ -234,10 +234,22 @@ fn mapping(misc: u32, mut f: Fields<'_>) -> Option<Mapping<'_>> {
         Some(FileIdentity::Inode { major, minor, inode: f.u64()?, generation: f.u64()? })
     };
     let none = FileIdentity::Inode { major: 0, minor: 0, inode: 0, generation: 0 };
-    let (protection, _flags) = (f.u32()?, f.u32()?);
+    let (protection, flags) = (f.u32()?, f.u32()?);
+    let is_shared = flags & libc::MAP_SHARED as u32 != 0;
     let is_data = misc & b::PERF_RECORD_MISC_MMAP_DATA != 0;
     let file = file.unwrap_or(none);
-    Some(Mapping { pid, tid, start, length, file_offset, file, protection, is_data, path: f.name() })
+    Some(Mapping {
+        pid,
+        tid,
+        start,
+        length,
+        file_offset,
+        file,
+        protection,
+        is_shared,
+        is_data,
+        path: f.name(),
+    })
 }
 
 #[cfg(test)]
@@ -367,7 +379,26 @@ mod tests {
         let Body::Mapping(mapping) = decoder().parse(&bytes).unwrap().body else { panic!() };
         assert_eq!(mapping.file, FileIdentity::BuildId(BuildId::new(&[1, 2, 3, 4]).unwrap()));
         assert_eq!((mapping.start, mapping.length, mapping.file_offset), (0x40_0000, 0x1000, 0x2000));
-        assert_eq!((mapping.path, mapping.protection, mapping.is_data), (&b"/bin/true"[..], 5, false));
+        assert_eq!((mapping.path, mapping.protection), (&b"/bin/true"[..], 5));
+        assert_eq!((mapping.is_shared, mapping.is_data), (false, false));
+    }
+
+    /// Huge pages have the same name whether they are shared or not.
+    #[test]
+    fn a_shared_mapping_is_told_from_a_private_one() {
+        for (flags, is_shared) in [(libc::MAP_SHARED, true), (libc::MAP_PRIVATE, false)] {
+            let flags = (flags | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB) as u32;
+            let mut body = vec![two(7, 8), 0x40_0000, 0x20_0000, 0, two(0, 15), 9, 0, two(3, flags)];
+            body.extend(
+                b"/anon_hugepage (deleted)\0\0\0\0\0\0\0\0"
+                    .chunks(8)
+                    .map(|word| u64::from_ne_bytes(word.try_into().unwrap())),
+            );
+            body.extend([two(7, 8), 99, two(1, 0), 4]);
+            let bytes = record(b::PERF_RECORD_MMAP2, 2 | b::PERF_RECORD_MISC_MMAP_DATA as u16, &body);
+            let Body::Mapping(mapping) = decoder().parse(&bytes).unwrap().body else { panic!() };
+            assert_eq!((mapping.path, mapping.is_shared), (&b"/anon_hugepage (deleted)"[..], is_shared));
+        }
     }
 
     proptest! {

@@ -102,7 +102,7 @@ impl Pipeline {
                 mapping.path,
                 identity,
                 executable,
-                false,
+                mapping.is_shared,
                 now_ns,
             );
         }
