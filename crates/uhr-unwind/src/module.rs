@@ -24,8 +24,9 @@ const MAX_ENTRY_FUNCTION: u64 = 128;
 const PIECE: usize = 1 << 20;
 /// which overlap by more than what is searched for,
 const OVERLAP: usize = 16;
-/// and only so far into a file: three times the largest static programs.
+/// and only so far into a file: three times the largest static programs; less where somebody waits for it.
 const MAX_CODE: u64 = 256 << 20;
+const MAX_CODE_AT_ONCE: u64 = 16 << 20;
 
 /// What one ELF file says about unwinding, shared by all processes that map it.
 pub struct UnwindModule {
@@ -78,7 +79,7 @@ impl UnwindModule {
         let this = Self::new(elf, Tables::kept(Sections::read(from, elf)));
         let program = this.find_program(from);
         this.program.get_or_init(|| program);
-        this.known_rows.get_or_init(|| this.find_known_rows(from));
+        this.known_rows.get_or_init(|| this.find_known_rows(from, MAX_CODE_AT_ONCE));
         this
     }
 
@@ -187,11 +188,12 @@ impl UnwindModule {
 
     /// Rows of code that is known by its bytes.
     pub(super) fn known_rows(&self) -> &[(Range<u64>, SimpleRow)] {
-        self.known_rows
-            .get_or_init(|| self.tables.file().map_or_else(Vec::new, |file| self.find_known_rows(file)))
+        self.known_rows.get_or_init(|| {
+            self.tables.file().map_or_else(Vec::new, |file| self.find_known_rows(file, MAX_CODE))
+        })
     }
 
-    fn find_known_rows<B: Bytes + ?Sized>(&self, from: &B) -> Vec<(Range<u64>, SimpleRow)> {
+    fn find_known_rows<B: Bytes + ?Sized>(&self, from: &B, most: u64) -> Vec<(Range<u64>, SimpleRow)> {
         let (machine, is_libc) = (self.machine, self.is_on_its_own);
         let holds = Holds { machine, is_libc, is_cgo: self.is_go && !is_libc };
         let mut found = Vec::new();
@@ -201,7 +203,7 @@ impl UnwindModule {
         let mut bytes = vec![0; PIECE];
         for segment in self.segments.iter().filter(|segment| segment.executable) {
             let mut at = 0;
-            while at < segment.file_size && at < MAX_CODE {
+            while at < segment.file_size && at < most {
                 let piece = &mut bytes[..(segment.file_size - at).min(PIECE as u64) as usize];
                 if from.read_exact_at(segment.offset.0.wrapping_add(at), piece).is_none() {
                     break;
