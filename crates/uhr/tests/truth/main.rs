@@ -17,6 +17,7 @@ mod endings;
 mod families;
 mod faults;
 mod harness;
+mod held_up;
 mod hostile_names;
 mod interrupts;
 mod intervals;
