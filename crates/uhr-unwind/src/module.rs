@@ -123,6 +123,7 @@ impl UnwindModule {
         let offset = segment.offset.0.wrapping_add(entry - segment.address.0);
         let sections = self.tables.get();
         let found = sections.both().into_iter().find_map(|entries| entries.find(entry));
+        let is_described = found.is_some();
         let end = match found {
             Some(found) => found.end_address().max(entry),
             None => {
@@ -135,6 +136,9 @@ impl UnwindModule {
         let length = (end - entry).min(code.len() as u64) as usize;
         let is_read = from.read_exact_at(offset, &mut code[..length]).is_some();
         let main = is_read.then(|| main_of_entry(&code[..length], entry)).flatten();
+        // In programs all in assembler, functions that the entry calls lie right behind it.
+        let called = if !is_described && is_read { first_called(&code[..length]) } else { None };
+        let end = called.map_or(end, |within| end.min(entry + within));
         Program { entry: entry..end, main }
     }
 
@@ -266,6 +270,15 @@ impl std::fmt::Debug for UnwindModule {
         shown.field("id", &self.id).field("entry", &(Svma(*start)..Svma(*end)));
         shown.field("main", &main.map(Svma)).field("is_go", &self.is_go).finish_non_exhaustive()
     }
+}
+
+/// Where in code the first function begins that it calls and that lies behind the call.
+fn first_called(code: &[u8]) -> Option<u64> {
+    let targets = code.windows(5).enumerate().filter(|(_, call)| call[0] == 0xe8).filter_map(|(at, call)| {
+        let distance = u32::from_le_bytes(*call.last_chunk()?);
+        Some(at as u64 + 5 + u64::from(distance))
+    });
+    targets.filter(|&target| target < code.len() as u64).min()
 }
 
 /// glibc's and musl's `_start` put the address of `main` into rdi: `lea main(%rip), %rdi` in position-independent
