@@ -26,6 +26,12 @@ pub enum CollectError {
         /// Its pid.
         pid: u32,
     },
+    /// A process that should be recorded has ended, and its parent has not taken note.
+    #[error("process {pid} has ended: a zombie, which runs nothing any more")]
+    Ended {
+        /// Its pid.
+        pid: u32,
+    },
     /// A control group that should be recorded is not there.
     #[error("there is no cgroup {path}: {}", looked_for(.looked))]
     NoSuchCgroup {

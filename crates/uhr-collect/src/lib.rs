@@ -45,6 +45,6 @@ pub use evidence::{EVIDENCE_LIMIT, jitdump_name, kernel_program_name, perf_map_n
 pub use host::{clock, host};
 pub use interrupt::{Interrupt, Interrupts};
 pub use modules::{HeldFile, vdso_image};
-pub use recorder::{Captured, Options, Recorder, SamplerChoice, Target};
+pub use recorder::{Captured, Options, Recorder, SETCAP, SamplerChoice, Target};
 pub use uhr_ebpf::{Feature, LoadError, Refused, features};
 pub use unwind_choice::UnwindChoice;

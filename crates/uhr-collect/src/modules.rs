@@ -1,8 +1,9 @@
 //! The files that code runs from. Each is opened when it is first seen, through the process that mapped it, and held: a
 //! process, a container or a file that is gone at the end still has its names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,9 @@ const MAX_TABLE_BYTES: usize = 8 << 20;
 /// Descriptors that modules may take; past it files are opened again by path at the end.
 const MAX_HELD: usize = 4_096;
 
+/// Paths that are kept of files that may not be opened.
+const MAX_REFUSED: usize = 4_096;
+
 /// All modules of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
@@ -59,6 +63,8 @@ pub(crate) struct Modules {
     kernel: Option<ModuleId>,
     count: u32,
     held: HashMap<ModuleId, HeldFile>,
+    /// Paths of files that are there and that uhr may not open.
+    refused: BTreeSet<Vec<u8>>,
     /// Of all files.
     tables: Vec<Arc<UnwindModule>>,
 }
@@ -80,6 +86,12 @@ impl Modules {
         }
         // One that could not be opened, because its process was gone, is tried again through the next.
         let opened = open(pid, path, range, &key.1);
+        match &opened {
+            Err(Miss::Refused) if self.refused.len() < MAX_REFUSED => _ = self.refused.insert(path.to_vec()),
+            Err(_) => {}
+            Ok(_) => _ = self.refused.remove(path),
+        }
+        let opened = opened.ok();
         if let (None, Some(module)) = (&opened, known) {
             return module;
         }
@@ -183,6 +195,12 @@ impl Modules {
         }
     }
 
+    /// The files that uhr may not open: how many, and one of them.
+    pub(crate) fn refused(&self) -> Option<(usize, String)> {
+        let first = self.refused.first()?;
+        Some((self.refused.len(), String::from_utf8_lossy(first).into_owned()))
+    }
+
     /// The files that are held, for the lookup of names.
     pub(crate) fn into_held(self) -> HashMap<ModuleId, HeldFile> {
         self.held
@@ -219,9 +237,17 @@ pub(crate) fn parse(file: &File) -> Result<ElfFile, uhr_model::object::ElfError>
     ElfFile::parse(&ReadCache::new(reread))
 }
 
+/// Why a mapped file was not opened.
+enum Miss {
+    /// It is gone, or another one by now.
+    Gone,
+    /// uhr has not the rights.
+    Refused,
+}
+
 /// Opens a mapped file, by the ways that lead to the very file that is mapped first. What is opened is taken only if it
 /// is what the kernel says was mapped: a file that was replaced in the meantime would give confident wrong names.
-fn open(pid: u32, path: &[u8], range: (u64, u64), identity: &Identity) -> Option<HeldFile> {
+fn open(pid: u32, path: &[u8], range: (u64, u64), identity: &Identity) -> Result<HeldFile, Miss> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(path.strip_suffix(b" (deleted)").unwrap_or(path)));
     let process = PathBuf::from(format!("/proc/{pid}"));
@@ -238,18 +264,25 @@ fn open(pid: u32, path: &[u8], range: (u64, u64), identity: &Identity) -> Option
         Some(path.to_owned()),
     ];
     let root = std::fs::read_link(&root).ok().filter(|root| root != Path::new("/")).map(|_| root);
-    candidates.into_iter().flatten().find_map(|candidate| {
-        let file = open_regular(&candidate)?;
-        let file = Arc::new(file);
-        is_same(&file, identity).then(|| HeldFile { file, path: path.to_owned(), root: root.clone() })
-    })
+    let mut miss = Miss::Gone;
+    for candidate in candidates.into_iter().flatten() {
+        match open_regular(&candidate) {
+            Ok(Some(file)) if is_same(&file, identity) => {
+                return Ok(HeldFile { file: Arc::new(file), path: path.to_owned(), root });
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => miss = Miss::Refused,
+            Err(_) => {}
+        }
+    }
+    Err(miss)
 }
 
 /// Opens without blocking, and only regular files: a path of the target may lead to a pipe or a device.
-fn open_regular(path: &Path) -> Option<File> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path).ok()?;
-    let kind = file.metadata().ok()?.file_type();
-    kind.is_file().then_some(file)
+fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
+    let kind = file.metadata()?.file_type();
+    Ok(kind.is_file().then_some(file))
 }
 
 fn is_same(file: &File, identity: &Identity) -> bool {

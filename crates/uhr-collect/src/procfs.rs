@@ -172,6 +172,12 @@ pub(crate) struct MapsLine {
     pub(crate) path: Vec<u8>,
 }
 
+/// Whether the mappings of a living process may not be read: that takes the rights of ptrace.
+pub(crate) fn hides_maps(pid: u32) -> bool {
+    File::open(format!("/proc/{pid}/maps"))
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// The mappings of a process.
 pub(crate) fn maps(pid: u32) -> Vec<MapsLine> {
     let bytes = read_proc(&format!("/proc/{pid}/maps")).unwrap_or_default();

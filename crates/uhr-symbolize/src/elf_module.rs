@@ -72,6 +72,14 @@ fn open_module(source: &ElfSource<'_>) -> Result<(ElfFile, ReadCache<File>), (Un
     Ok((elf, file))
 }
 
+/// Whether the section table, which is the last thing in a file, lies beyond the file's end.
+fn is_cut_short(elf: &ElfFile, file: &ReadCache<File>) -> bool {
+    const E_SHOFF: u64 = 0x28;
+    let table = file.read_bytes_at(E_SHOFF, 8).ok().and_then(|bytes| bytes.try_into().ok());
+    let length = file.len().unwrap_or(0);
+    elf.sections.is_empty() && table.is_some_and(|table| u64::from_le_bytes(table) >= length)
+}
+
 fn with_debug_file(
     source: &ElfSource<'_>,
     elf: &ElfFile,
@@ -79,6 +87,9 @@ fn with_debug_file(
     asked: Asked<'_>,
 ) -> ModuleSymbols {
     let mut notes = Vec::new();
+    if is_cut_short(elf, file) {
+        notes.push(Note::FileCut { path: source.path.to_owned() });
+    }
     let own_lines = elf.section(".debug_info").or_else(|| elf.section(".zdebug_info")).is_some();
     if own_lines {
         return answer(source, (elf, file), &[file], (file, source.path), Origin::Dwarf, notes, asked);

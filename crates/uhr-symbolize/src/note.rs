@@ -11,6 +11,11 @@ pub enum Note {
         /// The file.
         path: PathBuf,
     },
+    /// The end of the file is missing.
+    FileCut {
+        /// The file.
+        path: PathBuf,
+    },
     /// The kernel hides its addresses from this user.
     KernelRestricted,
     /// A debug file was there, but belongs to another build.
@@ -72,8 +77,15 @@ impl fmt::Display for Note {
             Self::FileChanged { path } => {
                 write!(f, "{} is another build than the one that ran", path.display())
             }
+            Self::FileCut { path } => {
+                write!(
+                    f,
+                    "{} was cut short: the names that were in the rest of it are missing",
+                    path.display()
+                )
+            }
             Self::KernelRestricted => {
-                write!(f, "the kernel hides its names from this user: sudo sysctl kernel.kptr_restrict=0")
+                write!(f, "the kernel hides its names from this user")
             }
             Self::DebugFileRefused { path, because } => {
                 let what = match because {

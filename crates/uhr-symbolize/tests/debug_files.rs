@@ -211,6 +211,21 @@ fn an_open_file_that_was_deleted() {
     assert_eq!(name(&look_up(source, base, &[hidden]).results[0]), "hidden");
 }
 
+#[test]
+fn a_file_that_was_cut_short_while_it_ran() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "a.c", PROGRAM, &["-O1", "-g", "-DVERSION=1"]);
+    let (base, hidden) = (image_base(&program), address_of(&program, "hidden"));
+    let source = ElfSource { open: &program, path: &program, build_id: None, root: None, elsewhere: None };
+    let notes = |source| look_up(source, base, &[hidden]).notes;
+    let is_cut = Note::FileCut { path: program.clone() };
+    assert!(!notes(source).contains(&is_cut));
+    let length = fs::metadata(&program).unwrap().len();
+    fs::File::options().write(true).open(&program).unwrap().set_len(length / 2).unwrap();
+    let source = ElfSource { open: &program, path: &program, build_id: None, root: None, elsewhere: None };
+    assert!(notes(source).contains(&is_cut));
+}
+
 /// As dwz leaves a file: the function's name is in `.debug_str` of a file that several share (DW_FORM_GNU_strp_alt).
 const DWZ: &str = r#"
         .globl main

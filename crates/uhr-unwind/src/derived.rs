@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use uhr_model::Avma;
 
 use super::code::{Call, CodeAround};
-use super::exits::{Exit, exits};
+use super::exits::{Exit, MAX_WORK, exits};
 use super::memory::TargetMemory;
 use super::registers::{RBP, RIP, RSP, Registers};
 use super::row::{Row, Step};
@@ -23,8 +23,12 @@ use super::walk::{Frame, Place, Walk};
 const MAX_ADDRESSES: usize = 4096;
 /// Addresses whose exits are kept, some 100 bytes each.
 const MAX_SEARCHED: usize = 8192;
-/// A search for exits takes up to 0.3 ms in forged code, and some us in other: so many may be new in one stack.
-const MAX_SEARCHES: u32 = 64;
+/// What searches for exits may take, in their own measure, where much was saved up, and what each walk adds: 5 ms and 0.3 ms.
+/// A search takes some us, and up to 0.6 ms in large functions and in forged code.
+const MAX_SAVED: usize = 8 * MAX_WORK;
+const WORK_A_WALK: usize = MAX_WORK / 2;
+/// After so many walks what was in vain is tried again, for code may have been written anew.
+const WALKS_A_TRY: u32 = 32;
 /// How long a function without a frame is at most.
 const MAX_FRAMELESS: u64 = 4096;
 /// Words of the frame of a thread's first function.
@@ -37,8 +41,9 @@ const MAX_FRAME: u64 = 1 << 20;
 pub(super) struct CodeCache {
     around: FxHashMap<u64, Option<CodeAround>>,
     exits: FxHashMap<u64, Arc<[Exit]>>,
-    /// Addresses whose exits may still be looked for on this walk.
-    searches_left: u32,
+    /// What searches for them may still take.
+    work_left: usize,
+    walks: u32,
 }
 
 impl CodeCache {
@@ -59,13 +64,17 @@ impl CodeCache {
 
     /// Another stack is walked.
     pub(super) fn begin_walk(&mut self) {
-        self.searches_left = MAX_SEARCHES;
+        let is_first = self.walks == 0;
+        self.work_left = if is_first { MAX_SAVED } else { MAX_SAVED.min(self.work_left + WORK_A_WALK) };
+        self.walks = self.walks.wrapping_add(1).max(1);
     }
 
-    /// Reads anew, next time: the code may have been written anew since.
+    /// Reads anew, next time: the code may have been written anew since. A search takes longer, and is made anew now and then.
     fn forget(&mut self, address: u64) {
         self.around.remove(&address);
-        self.exits.remove(&address);
+        if self.walks.is_multiple_of(WALKS_A_TRY) {
+            self.exits.remove(&address);
+        }
     }
 
     fn around(&mut self, memory: &dyn TargetMemory, address: u64) -> Option<CodeAround> {
@@ -79,10 +88,14 @@ impl CodeCache {
         if let Some(known) = self.exits.get(&address) {
             return Arc::clone(known);
         }
-        let Some(left) = self.searches_left.checked_sub(1) else { return Arc::new([]) };
-        self.searches_left = left;
+        let most = self.work_left.min(MAX_WORK);
         let read = |at: u64, bytes: &mut [u8]| memory.read(Avma(at), bytes).unwrap_or(0);
-        let found: Arc<[Exit]> = exits(address, read).into();
+        let search = exits(address, most, read);
+        self.work_left = self.work_left.saturating_sub(search.work);
+        let found: Arc<[Exit]> = search.exits.into();
+        if !search.is_whole && most < MAX_WORK {
+            return found;
+        }
         if self.exits.len() >= MAX_SEARCHED {
             self.exits.clear();
         }

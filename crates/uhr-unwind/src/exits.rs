@@ -10,15 +10,16 @@ use rustc_hash::FxHashSet;
 
 use super::registers::RBP;
 
-/// Instructions that are looked at. A JVM's compiler puts whole programs into one function.
-const MAX_INSTRUCTIONS: usize = 4096;
-/// When the first way out is found, others are looked for among as many again, and these: a JVM's compiler makes functions of
+/// What one search may take, in instructions that are looked at. A JVM's compiler puts whole programs into one function.
+pub(super) const MAX_WORK: usize = 8192;
+/// When the first way out is found, others are looked for among as many instructions again, and these: a JVM's compiler makes functions of
 /// thousands of instructions, of which nearly all lead to the same.
 const FURTHER: usize = 64;
+/// What it takes to read a piece of code, in the same measure: about a microsecond.
+const READ_WORK: usize = 16;
 /// Different ways out that are tried. A call that does not return leads into the function behind it, whose exit is not ours.
 const MAX_EXITS: usize = 4;
-/// Pieces of code that are read, and their length.
-const MAX_READS: usize = 256;
+/// Bytes of a piece of code that is read.
 const WINDOW: usize = 1024;
 /// The longest instruction.
 const MAX_BYTES: usize = 15;
@@ -69,25 +70,35 @@ struct Way {
     exit: Exit,
 }
 
+/// What a search has found, and what it took.
+pub(super) struct Search {
+    pub(super) exits: Vec<Exit>,
+    pub(super) work: usize,
+    /// Whether it ended by itself.
+    pub(super) is_whole: bool,
+}
+
 /// The ways out of the function from the instruction at `start` on, first those that branch late: compilers put what ends a
-/// function behind what it does, and what seldom happens behind that. `read` gets code, as much as there is.
-pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Vec<Exit> {
-    let mut found: Vec<Exit> = Vec::new();
+/// function behind what it does, and what seldom happens behind that. `read` gets code, as much as there is. It ends when it
+/// has taken `most`.
+pub(super) fn exits(start: u64, most: usize, mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Search {
+    let (mut found, mut work) = (Vec::new(), 0);
     let (mut seen, mut infos) = (FxHashSet::default(), InstructionInfoFactory::new());
-    let (mut bytes, mut from, mut length, mut reads) = ([0; WINDOW], 0, 0, 0);
+    let (mut bytes, mut from, mut length) = ([0; WINDOW], 0, 0);
     let mut first = None;
     let nothing_done = Exit { is_straight: true, ..Exit::default() };
     let mut ways = vec![Way { at: start, bp: Bp::Same, exit: nothing_done }];
     while let Some(mut way) = ways.pop() {
-        if !seen.insert(way.at) || seen.len() > MAX_INSTRUCTIONS {
+        if work >= most {
+            return Search { exits: found, work, is_whole: false };
+        }
+        if !seen.insert(way.at) {
             continue;
         }
+        work += 1;
         let is_in_window = way.at.checked_sub(from).is_some_and(|at| at + MAX_BYTES as u64 <= length as u64);
         if !is_in_window {
-            (from, length, reads) = (way.at, read(way.at, &mut bytes), reads + 1);
-        }
-        if reads > MAX_READS {
-            break;
+            (from, length, work) = (way.at, read(way.at, &mut bytes), work + READ_WORK);
         }
         let within = (way.at - from) as usize;
         let code = &bytes[within..length.max(within)];
@@ -120,7 +131,7 @@ pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
             break;
         }
     }
-    found
+    Search { exits: found, work, is_whole: true }
 }
 
 impl Way {
@@ -230,12 +241,13 @@ mod tests {
     use super::*;
 
     fn of(code: &[u8]) -> Vec<Exit> {
-        exits(0x1000, |at, out| {
+        let search = exits(0x1000, MAX_WORK, |at, out| {
             let rest = at.checked_sub(0x1000).and_then(|at| code.get(at as usize..)).unwrap_or_default();
             let length = rest.len().min(out.len());
             out[..length].copy_from_slice(&rest[..length]);
             length
-        })
+        });
+        search.exits
     }
 
     #[test]
@@ -272,6 +284,23 @@ mod tests {
         assert_eq!(of(&[0xeb, 0xfe]), [], "round and round"); // jmp .
         assert_eq!(of(&[0x5b, 0xe8]), [], "cut");
         assert_eq!(of(&[0x58; 2000]), [], "too long");
+    }
+
+    #[test]
+    fn a_search_takes_what_it_may() {
+        // jmp to 4096 further on, without end.
+        let far = |_, out: &mut [u8]| {
+            out[..5].copy_from_slice(&[0xe9, 0xfb, 0x0f, 0, 0]);
+            out.len()
+        };
+        let mut reads = 0;
+        let search = exits(0x1000, 1000, |at, out| {
+            reads += 1;
+            far(at, out)
+        });
+        assert!(!search.is_whole && search.exits.is_empty());
+        assert!((1000..1000 + 2 * READ_WORK).contains(&search.work), "{}", search.work);
+        assert_eq!(reads, search.work / (READ_WORK + 1));
     }
 
     #[test]

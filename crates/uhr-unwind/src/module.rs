@@ -24,8 +24,9 @@ const MAX_ENTRY_FUNCTION: u64 = 128;
 const PIECE: usize = 1 << 20;
 /// which overlap by more than what is searched for,
 const OVERLAP: usize = 16;
-/// and only so far into a file: three times the largest static programs.
+/// and only so far into a file: three times the largest static programs; less where somebody waits for it.
 const MAX_CODE: u64 = 256 << 20;
+const MAX_CODE_AT_ONCE: u64 = 16 << 20;
 
 /// What one ELF file says about unwinding, shared by all processes that map it.
 pub struct UnwindModule {
@@ -78,7 +79,7 @@ impl UnwindModule {
         let this = Self::new(elf, Tables::kept(Sections::read(from, elf)));
         let program = this.find_program(from);
         this.program.get_or_init(|| program);
-        this.known_rows.get_or_init(|| this.find_known_rows(from));
+        this.known_rows.get_or_init(|| this.find_known_rows(from, MAX_CODE_AT_ONCE));
         this
     }
 
@@ -122,6 +123,7 @@ impl UnwindModule {
         let offset = segment.offset.0.wrapping_add(entry - segment.address.0);
         let sections = self.tables.get();
         let found = sections.both().into_iter().find_map(|entries| entries.find(entry));
+        let is_described = found.is_some();
         let end = match found {
             Some(found) => found.end_address().max(entry),
             None => {
@@ -134,6 +136,9 @@ impl UnwindModule {
         let length = (end - entry).min(code.len() as u64) as usize;
         let is_read = from.read_exact_at(offset, &mut code[..length]).is_some();
         let main = is_read.then(|| main_of_entry(&code[..length], entry)).flatten();
+        // In programs all in assembler, functions that the entry calls lie right behind it.
+        let called = if !is_described && is_read { first_called(&code[..length]) } else { None };
+        let end = called.map_or(end, |within| end.min(entry + within));
         Program { entry: entry..end, main }
     }
 
@@ -187,11 +192,12 @@ impl UnwindModule {
 
     /// Rows of code that is known by its bytes.
     pub(super) fn known_rows(&self) -> &[(Range<u64>, SimpleRow)] {
-        self.known_rows
-            .get_or_init(|| self.tables.file().map_or_else(Vec::new, |file| self.find_known_rows(file)))
+        self.known_rows.get_or_init(|| {
+            self.tables.file().map_or_else(Vec::new, |file| self.find_known_rows(file, MAX_CODE))
+        })
     }
 
-    fn find_known_rows<B: Bytes + ?Sized>(&self, from: &B) -> Vec<(Range<u64>, SimpleRow)> {
+    fn find_known_rows<B: Bytes + ?Sized>(&self, from: &B, most: u64) -> Vec<(Range<u64>, SimpleRow)> {
         let (machine, is_libc) = (self.machine, self.is_on_its_own);
         let holds = Holds { machine, is_libc, is_cgo: self.is_go && !is_libc };
         let mut found = Vec::new();
@@ -201,7 +207,7 @@ impl UnwindModule {
         let mut bytes = vec![0; PIECE];
         for segment in self.segments.iter().filter(|segment| segment.executable) {
             let mut at = 0;
-            while at < segment.file_size && at < MAX_CODE {
+            while at < segment.file_size && at < most {
                 let piece = &mut bytes[..(segment.file_size - at).min(PIECE as u64) as usize];
                 if from.read_exact_at(segment.offset.0.wrapping_add(at), piece).is_none() {
                     break;
@@ -264,6 +270,15 @@ impl std::fmt::Debug for UnwindModule {
         shown.field("id", &self.id).field("entry", &(Svma(*start)..Svma(*end)));
         shown.field("main", &main.map(Svma)).field("is_go", &self.is_go).finish_non_exhaustive()
     }
+}
+
+/// Where in code the first function begins that it calls and that lies behind the call.
+fn first_called(code: &[u8]) -> Option<u64> {
+    let targets = code.windows(5).enumerate().filter(|(_, call)| call[0] == 0xe8).filter_map(|(at, call)| {
+        let distance = u32::from_le_bytes(*call.last_chunk()?);
+        Some(at as u64 + 5 + u64::from(distance))
+    });
+    targets.filter(|&target| target < code.len() as u64).min()
 }
 
 /// glibc's and musl's `_start` put the address of `main` into rdi: `lea main(%rip), %rdi` in position-independent

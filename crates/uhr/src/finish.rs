@@ -19,6 +19,7 @@ use uhr_symbolize::{
 };
 
 use crate::kept_code::{self, BusyCode};
+use crate::kernel_names;
 use crate::running_kernel::Kernel;
 
 /// The files of modules that were opened while the target ran.
@@ -346,7 +347,9 @@ fn words(module: &ModuleRow, origin: &Origin) -> Option<String> {
 fn notes(named: &[ModuleSymbols]) -> Vec<String> {
     let mut seen = BTreeMap::new();
     for note in named.iter().flat_map(|symbols| &symbols.notes) {
-        seen.insert(note.to_string(), ());
+        let is_kernel = *note == uhr_symbolize::Note::KernelRestricted;
+        let remedy = is_kernel.then(kernel_names::remedy_here).flatten();
+        seen.insert(remedy.map_or_else(|| note.to_string(), |remedy| format!("{note}: {remedy}")), ());
     }
     let more = seen.len().saturating_sub(MAX_NOTES);
     let mut notes: Vec<String> = seen.into_keys().take(MAX_NOTES).collect();

@@ -9,6 +9,7 @@ mod debug_servers;
 mod failure;
 mod finish;
 mod kept_code;
+mod kernel_names;
 mod new_file;
 mod opening;
 mod output;

@@ -18,6 +18,8 @@ const TRAILER_BYTES: usize = 32;
 
 /// Where a sample's time lies: behind the header, the event's id, the address, and pid and tid.
 const SAMPLE_TIME_AT: usize = HEADER_BYTES + 24;
+/// And in the trailer of others, behind pid and tid.
+const TRAILER_TIME_AT: usize = 8;
 
 /// Bytes that are no record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -128,13 +130,21 @@ impl Decoder {
     }
 }
 
-/// Overwrites the time of a sample. Leaves other records alone.
-pub(super) fn set_sample_time(record: &mut [u8], time_ns: u64) {
-    let is_sample =
-        record.first_chunk().is_some_and(|&kind| u32::from_ne_bytes(kind) == b::PERF_RECORD_SAMPLE);
-    if let (true, Some(field)) = (is_sample, record.get_mut(SAMPLE_TIME_AT..SAMPLE_TIME_AT + 8)) {
-        field.copy_from_slice(&time_ns.to_ne_bytes());
+/// Overwrites the time of a record, where it has one.
+pub(super) fn set_time(record: &mut [u8], time_ns: u64) {
+    let field = time_at(record).and_then(|at| record.get_mut(at..at + 8));
+    field.into_iter().for_each(|field| field.copy_from_slice(&time_ns.to_ne_bytes()));
+}
+
+/// Where the time of a record stands.
+fn time_at(record: &[u8]) -> Option<usize> {
+    let mut fields = Fields(record);
+    let (kind, _misc_and_size) = (fields.u32()?, fields.u32()?);
+    if kind == b::PERF_RECORD_SAMPLE {
+        return Some(SAMPLE_TIME_AT);
     }
+    let (body, _trailer) = split_trailer(kind, fields)?;
+    Some(HEADER_BYTES + body.0.len() + TRAILER_TIME_AT)
 }
 
 /// Cuts what stands before the trailer from it.
@@ -224,10 +234,22 @@ fn mapping(misc: u32, mut f: Fields<'_>) -> Option<Mapping<'_>> {
         Some(FileIdentity::Inode { major, minor, inode: f.u64()?, generation: f.u64()? })
     };
     let none = FileIdentity::Inode { major: 0, minor: 0, inode: 0, generation: 0 };
-    let (protection, _flags) = (f.u32()?, f.u32()?);
+    let (protection, flags) = (f.u32()?, f.u32()?);
+    let is_shared = flags & libc::MAP_SHARED as u32 != 0;
     let is_data = misc & b::PERF_RECORD_MISC_MMAP_DATA != 0;
     let file = file.unwrap_or(none);
-    Some(Mapping { pid, tid, start, length, file_offset, file, protection, is_data, path: f.name() })
+    Some(Mapping {
+        pid,
+        tid,
+        start,
+        length,
+        file_offset,
+        file,
+        protection,
+        is_shared,
+        is_data,
+        path: f.name(),
+    })
 }
 
 #[cfg(test)]
@@ -321,7 +343,7 @@ mod tests {
         {
             assert_eq!(decoder().time_ns(&bytes), None, "of another clock");
             let mut restamped = bytes.clone();
-            set_sample_time(&mut restamped, 4321);
+            set_time(&mut restamped, 4321);
             assert_eq!(decoder().parse(&restamped).unwrap().stamp.time_ns, 4321);
             let Record { stamp, body: Body::Sample(sample) } = decoder().parse(&bytes).unwrap() else {
                 panic!()
@@ -357,7 +379,26 @@ mod tests {
         let Body::Mapping(mapping) = decoder().parse(&bytes).unwrap().body else { panic!() };
         assert_eq!(mapping.file, FileIdentity::BuildId(BuildId::new(&[1, 2, 3, 4]).unwrap()));
         assert_eq!((mapping.start, mapping.length, mapping.file_offset), (0x40_0000, 0x1000, 0x2000));
-        assert_eq!((mapping.path, mapping.protection, mapping.is_data), (&b"/bin/true"[..], 5, false));
+        assert_eq!((mapping.path, mapping.protection), (&b"/bin/true"[..], 5));
+        assert_eq!((mapping.is_shared, mapping.is_data), (false, false));
+    }
+
+    /// Huge pages have the same name whether they are shared or not.
+    #[test]
+    fn a_shared_mapping_is_told_from_a_private_one() {
+        for (flags, is_shared) in [(libc::MAP_SHARED, true), (libc::MAP_PRIVATE, false)] {
+            let flags = (flags | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB) as u32;
+            let mut body = vec![two(7, 8), 0x40_0000, 0x20_0000, 0, two(0, 15), 9, 0, two(3, flags)];
+            body.extend(
+                b"/anon_hugepage (deleted)\0\0\0\0\0\0\0\0"
+                    .chunks(8)
+                    .map(|word| u64::from_ne_bytes(word.try_into().unwrap())),
+            );
+            body.extend([two(7, 8), 99, two(1, 0), 4]);
+            let bytes = record(b::PERF_RECORD_MMAP2, 2 | b::PERF_RECORD_MISC_MMAP_DATA as u16, &body);
+            let Body::Mapping(mapping) = decoder().parse(&bytes).unwrap().body else { panic!() };
+            assert_eq!((mapping.path, mapping.is_shared), (&b"/anon_hugepage (deleted)"[..], is_shared));
+        }
     }
 
     proptest! {

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::decoder::{Decoder, set_sample_time};
+use super::decoder::{Decoder, set_time};
 use super::sys::monotonic_ns;
 
 /// Merges rings by time, in bounded memory.
@@ -86,7 +86,7 @@ impl Merger {
             // Of the future there is no record; one would wait for ever.
             let time_ns = own_time.filter(|&time_ns| time_ns <= now_ns).unwrap_or_else(|| {
                 let previous = queue.back().map_or(self.released_ns, |entry| entry.time_ns);
-                set_sample_time(record, previous);
+                set_time(record, previous);
                 previous
             });
             insert(queue, Entry { time_ns, block, at, length });
@@ -239,7 +239,7 @@ mod tests {
         push(&mut merger, 0, switch(50));
         push(&mut merger, 0, switch(u64::MAX));
         push(&mut merger, 0, switch(60));
-        assert_eq!(times(&mut merger, Some(70)).len(), 3);
+        assert_eq!(times(&mut merger, Some(70)), [50, 50, 60], "it came behind the one of 50");
         assert!(merger.blocks.is_empty());
     }
 

@@ -106,6 +106,8 @@ pub struct Mapping<'a> {
     pub file: FileIdentity,
     /// PROT_READ, PROT_WRITE, PROT_EXEC.
     pub protection: u32,
+    /// Others see what is written to it: MAP_SHARED.
+    pub is_shared: bool,
     /// The kernel recorded it as data, not as code.
     pub is_data: bool,
     /// The path in the process's own mount namespace, or `//anon`, `[heap]`, `[vdso]`. Any bytes.

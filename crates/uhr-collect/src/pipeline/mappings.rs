@@ -59,8 +59,13 @@ impl Pipeline {
 
     /// Reads the mappings of a living process from `/proc`.
     pub(crate) fn read_maps(&mut self, pid: u32, now_ns: u64) {
-        self.tasks.process(pid, now_ns, &mut self.writer).maps_read_ns = Some(now_ns);
-        for line in procfs::maps(pid) {
+        let process = self.tasks.process(pid, now_ns, &mut self.writer);
+        process.maps_read_ns = Some(now_ns);
+        let lines = procfs::maps(pid);
+        if lines.is_empty() && procfs::hides_maps(pid) {
+            self.hidden_maps.insert(process.row.id);
+        }
+        for line in lines {
             let identity =
                 if line.inode == 0 { Identity::None } else { Identity::Inode(line.device, line.inode) };
             let range = (line.start, line.end);
@@ -97,7 +102,7 @@ impl Pipeline {
                 mapping.path,
                 identity,
                 executable,
-                false,
+                mapping.is_shared,
                 now_ns,
             );
         }

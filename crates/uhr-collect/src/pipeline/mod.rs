@@ -5,6 +5,7 @@ mod mappings;
 mod outside;
 mod stacks;
 
+use rustc_hash::FxHashSet;
 use uhr_model::{Avma, CodeAddress, StackEnding, StackId, WaitKind};
 use uhr_recording::RecordingWriter;
 use uhr_recording::tables::{FaultRow, SampleRow};
@@ -41,6 +42,22 @@ pub(crate) struct Counted {
     pub(crate) second_hand: u64,
     pub(crate) after_exit: u64,
     pub(crate) cpu_stacks: [u64; StackEnding::ALL.len()],
+    /// Time and page faults of samples from before the recording.
+    pub(crate) early_cpu_ns: u64,
+    pub(crate) early_faults: u64,
+}
+
+impl Counted {
+    /// Counts a sample that was taken while events were still being switched on. False for one that only brings the stack of a
+    /// wait, which goes on.
+    fn see_early(&mut self, sample: &Sample<'_>) -> bool {
+        match sample.kind {
+            EventKind::Cpu => self.early_cpu_ns += sample.period,
+            EventKind::PageFault => self.early_faults += sample.period,
+            EventKind::Switch | EventKind::SwitchThinned | EventKind::Sideband => return false,
+        }
+        true
+    }
 }
 
 /// Turns records into rows.
@@ -52,6 +69,8 @@ pub(crate) struct Pipeline {
     pub(crate) names: GeneratedNames,
     pub(crate) counted: Counted,
     pub(crate) max_stack: usize,
+    /// Rows of processes whose mappings may not be read.
+    pub(crate) hidden_maps: FxHashSet<u32>,
     page_sizes: PageSizes,
     anonymous_names: AnonymousNames,
     pub(crate) mapping_names: MappingNames,
@@ -86,6 +105,7 @@ impl Pipeline {
             names: GeneratedNames::default(),
             counted: Counted::default(),
             max_stack,
+            hidden_maps: FxHashSet::default(),
             page_sizes: PageSizes::default(),
             anonymous_names: AnonymousNames::new(),
             mapping_names: MappingNames::default(),
@@ -107,7 +127,13 @@ impl Pipeline {
     /// Takes in one record. Records come in the order of time.
     pub(crate) fn handle(&mut self, record: &Record<'_>) {
         let Stamp { pid, tid, cpu, .. } = record.stamp;
-        let time_ns = self.tasks.within(record.stamp.time_ns);
+        let time_ns = record.stamp.time_ns.max(self.tasks.since_ns());
+        if let Body::Sample(sample) = &record.body
+            && record.stamp.time_ns < time_ns
+            && self.counted.see_early(sample)
+        {
+            return;
+        }
         self.handled_ns = self.handled_ns.max(time_ns);
         let is_of_task =
             matches!(record.body, Body::Sample(_) | Body::SwitchIn { .. } | Body::SwitchOut { .. });

@@ -8,7 +8,9 @@ use uhr_model::StackEnding;
 use uhr_recording::{CpuTicks, Ledger, SampleLedger, UhrCost};
 
 use super::Recorder;
+use super::ledger::with_remedy;
 use crate::overhead::Kept;
+use crate::perf::Limitation;
 use crate::procfs;
 
 /// What the programs in the kernel counted and could not do.
@@ -188,8 +190,12 @@ impl Recorder {
             )
         });
         let kept = side.kept.and_then(|kept| self.kept_to(kept));
+        let limits = self.granted.limitations.iter().filter(|limitation| {
+            matches!(limitation, Limitation::FrequencyLowered { .. } | Limitation::RingsShrunk { .. })
+        });
         programs
             .chain(side.replaced())
+            .chain(limits.map(with_remedy))
             .chain(calls)
             .chain(calls_left_out)
             .chain(kept)

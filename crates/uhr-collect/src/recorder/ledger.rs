@@ -5,6 +5,7 @@ use uhr_recording::{Ledger, SampleLedger};
 
 use super::Recorder;
 use crate::perf::{EventCounts, EventKind, Limitation, THINNED_TO, Thinned};
+use crate::pipeline::Counted;
 
 impl Recorder {
     pub(super) fn ledger(&self, counts: &[EventCounts]) -> Ledger {
@@ -16,7 +17,11 @@ impl Recorder {
         // Of the whole machine the clock counts idle time too: there, what threads ran is what could be sampled.
         let running_ns = match self.manifest.settings.target.as_str() {
             "machine" => self.pipeline.tasks.on_cpu_ns,
-            _ => of(EventKind::Cpu).map_or(0, |row| row.value) + self.pipeline.tasks.without_events_ns,
+            _ => {
+                let counted_ns =
+                    of(EventKind::Cpu).map_or(0, |row| row.value).saturating_sub(counted.early_cpu_ns);
+                counted_ns + self.pipeline.tasks.without_events_ns
+            }
         };
         let mut cpu = SampleLedger {
             expected: (running_ns / period_ns).max(counted.cpu_samples),
@@ -52,7 +57,7 @@ impl Recorder {
         misses.retain(|_, count| *count > 0);
         Ledger {
             cpu,
-            faults: fault_ledger(of(EventKind::PageFault), counted.faults, granted.faults_a_sample),
+            faults: fault_ledger(of(EventKind::PageFault), counted, granted.faults_a_sample),
             switches: counted.switches,
             switch_cost_ns: self.switch_cost_ns(of(EventKind::Cpu)),
             records_lost: counted.lost,
@@ -74,7 +79,8 @@ impl Recorder {
         // Where records were lost the difference is something else.
         let is_known = self.manifest.settings.target != "machine" && self.pipeline.counted.lost == 0;
         let Some(clock) = clock.filter(|_| is_known) else { return 0 };
-        let cost_ns = clock.value.saturating_sub(tasks.on_cpu_ns) / tasks.switches.max(1);
+        let clock_ns = clock.value.saturating_sub(self.pipeline.counted.early_cpu_ns);
+        let cost_ns = clock_ns.saturating_sub(tasks.on_cpu_ns) / tasks.switches.max(1);
         if cost_ns > MOST_NS { 0 } else { cost_ns }
     }
 
@@ -133,15 +139,16 @@ impl Recorder {
 
 /// The kernel counts every fault, and samples one in so many of each thread and CPU. Those after the last sample are in
 /// none (`drift`), so the finish step scales what samples stand for to the count.
-fn fault_ledger(counts: Option<&EventCounts>, sampled: u64, a_sample: u64) -> SampleLedger {
-    let expected = counts.map_or(sampled, |row| row.value);
+fn fault_ledger(counts: Option<&EventCounts>, counted: &Counted, a_sample: u64) -> SampleLedger {
+    let sampled = counted.faults;
+    let expected = counts.map_or(sampled, |row| row.value.saturating_sub(counted.early_faults));
     let captured = sampled.min(expected);
     let lost = counts.and_then(|row| row.lost).unwrap_or(0).saturating_mul(a_sample).min(expected - captured);
     SampleLedger { expected, captured, lost, drift: expected - captured - lost, ..SampleLedger::default() }
 }
 
 /// What cannot be seen, and the command that allows it.
-fn with_remedy(limitation: &Limitation) -> String {
+pub(super) fn with_remedy(limitation: &Limitation) -> String {
     match limitation.hint() {
         Some(command) => format!("{limitation}; to allow it: {command}"),
         None => limitation.to_string(),

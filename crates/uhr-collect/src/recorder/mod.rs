@@ -3,6 +3,7 @@
 mod kernel_ledger;
 mod ledger;
 mod opening;
+mod refused;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,6 +28,7 @@ use crate::tasks::{Followed, Tasks};
 use crate::unwind_choice::UnwindChoice;
 use kernel_ledger::KernelSide;
 use opening::Opened;
+pub use refused::SETCAP;
 
 /// How long records may wait before they are looked at, and between two looks at everything that is polled.
 const TICK: Duration = Duration::from_millis(10);
@@ -136,6 +138,13 @@ impl Recorder {
         let Opened { mut source, settings, kernel_side } = Opened::open(options, &target, &threads)?;
         let granted = source.session.granted().clone();
         let granted_gone = granted.gone as u64;
+        // Where many threads are attached to this takes a while, and the recording begins when all are.
+        if !matches!(options.target, Target::Child { .. }) && source.sampler.is_none() {
+            source
+                .session
+                .enable()
+                .map_err(|source| CollectError::System { step: "enabling the events", source })?;
+        }
         let mut manifest = Manifest::new(settings, host(), clock());
         if let Some(sampler) = &source.sampler {
             manifest.window.start_ns = sampler.since_ns();
@@ -143,11 +152,11 @@ impl Recorder {
         let writer = RecordingWriter::create(folder, &manifest)?;
         let start_ns = manifest.window.start_ns;
         let period_ns = 1_000_000_000 / u64::from(manifest.settings.frequency_hz.max(1));
-        let mut tasks = Tasks::new(period_ns, granted.kernel_visible);
+        let mut tasks = Tasks::new(period_ns, granted.kernel_visible, start_ns);
         if source.sampler.is_some() {
             // Of a cgroup a process is known by its first event.
             let is_all = matches!(target, Target::Machine);
-            tasks.expect_sums(if is_all { Followed::All } else { Followed::Known }, start_ns);
+            tasks.expect_sums(if is_all { Followed::All } else { Followed::Known });
         }
         let mut pipeline = Pipeline::new(writer, tasks, granted.max_stack as usize);
         pipeline.fault_period = opening::FAULTS_A_SAMPLE;
@@ -155,12 +164,6 @@ impl Recorder {
         let decoder = source.session.decoder();
         take_in(&mut pipeline, &target, &threads, start_ns);
         granted.unattached.iter().for_each(|&tid| pipeline.tasks.has_no_events(tid));
-        if !matches!(options.target, Target::Child { .. }) && source.sampler.is_none() {
-            source
-                .session
-                .enable()
-                .map_err(|source| CollectError::System { step: "enabling the events", source })?;
-        }
         let load_pid = match &options.target {
             Target::Child { pid, .. } => *pid,
             Target::Processes(pids) => pids.first().copied().unwrap_or(0),
@@ -230,6 +233,8 @@ impl Recorder {
         self.pipeline.kernel_programs.look();
         let (batches, stopped) = self.reader.stop();
         let end_ns = stopped.as_ref().map_or_else(monotonic_ns, |stopped| stopped.at_ns);
+        // What is still to be taken in may take longer than all before.
+        self.manifest.load = self.load.since();
         for batch in batches {
             self.push(batch);
         }
@@ -256,10 +261,10 @@ impl Recorder {
         }
         self.manifest.state = State::Captured;
         self.manifest.window = Window { start_ns: self.manifest.window.start_ns, end_ns };
-        self.manifest.load = self.load.since();
         self.manifest.ledger =
             if self.pipeline.tasks.has_sums() { self.kernel_ledger() } else { self.ledger(&counts) };
         self.manifest.notes = if self.pipeline.tasks.has_sums() { self.kernel_notes() } else { self.notes() };
+        self.manifest.notes.extend(self.refused_in_words());
         self.manifest.cost = self.cost();
         let Pipeline { writer, names, modules, .. } = self.pipeline;
         names.store(&writer)?;
@@ -365,11 +370,16 @@ fn by_process(target: &Target) -> Result<Target, CollectError> {
 /// The threads that live now, of each process.
 fn threads_of(target: &Target) -> Result<Vec<(u32, Vec<u32>)>, CollectError> {
     let Target::Processes(pids) = target else { return Ok(Vec::new()) };
-    // A process that was there a moment ago may have ended.
+    // A process that was there a moment ago may have ended, and one that has ended is there until its parent takes note.
+    let is_there =
+        |pid: u32, tid: u32| procfs::stat(pid, tid).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let threads: Vec<_> = pids.iter().map(|&pid| (pid, procfs::threads(pid))).collect();
-    let living: Vec<_> = threads.into_iter().filter(|(_, tids)| !tids.is_empty()).collect();
-    match (living.is_empty(), pids.first()) {
-        (true, Some(&pid)) => Err(CollectError::NoSuchProcess { pid }),
+    let any_entry = threads.iter().find(|(_, tids)| !tids.is_empty()).map(|(pid, _)| *pid);
+    let living = |(pid, tids): &(u32, Vec<u32>)| tids.iter().any(|&tid| is_there(*pid, tid));
+    let living: Vec<_> = threads.into_iter().filter(living).collect();
+    match (living.is_empty(), any_entry, pids.first()) {
+        (true, Some(pid), _) => Err(CollectError::Ended { pid }),
+        (true, None, Some(&pid)) => Err(CollectError::NoSuchProcess { pid }),
         _ => Ok(living),
     }
 }

@@ -115,16 +115,22 @@ impl Opened {
     fn ebpf(options: &Options, target: &Target) -> Result<Self, CollectError> {
         // By rows is cheap and right everywhere: there is nothing to choose.
         let unwinding = &Unwinding { by_frame_pointers: options.unwind == UnwindChoice::Fp, reason: None };
-        let sideband =
-            perf::Settings { data_mappings: true, sideband_only: true, ..perf::Settings::default() };
+        let sideband = perf::Settings {
+            frequency: options.frequency,
+            data_mappings: true,
+            sideband_only: true,
+            ..perf::Settings::default()
+        };
         let mut session = Session::open(Targets::WholeMachine, &sideband)?;
         let scope = scope(target)?;
         // Who is made from now on is told of; then the sampler begins, and with it the recording.
         session.enable().map_err(|source| CollectError::System { step: "enabling the events", source })?;
-        let sampler = Sampler::start(&kernel_options(options, scope, unwinding))?;
+        // The limit of the host holds for the clock that runs the programs, too.
+        let frequency = session.granted().frequency;
+        let sampler = Sampler::start(&kernel_options(options, frequency, scope, unwinding))?;
         let settings = Settings {
             sampler: "ebpf".to_owned(),
-            frequency_hz: options.frequency,
+            frequency_hz: frequency,
             stack_size: (!unwinding.by_frame_pointers)
                 .then_some(options.stack_size.min(uhr_ebpf::MAX_COPY_BYTES)),
             kernel_visible: true,
@@ -136,7 +142,7 @@ impl Opened {
         };
         let kernel_side = KernelSide { missing: sampler.missing().to_vec(), ..KernelSide::default() };
         let cpus = perf::online_cpus().len();
-        let overhead = options.max_overhead.map(|limit| Overhead::new(limit, cpus, options.frequency));
+        let overhead = options.max_overhead.map(|limit| Overhead::new(limit, cpus, frequency));
         Ok(Self { source: Source { session, sampler: Some(sampler), overhead }, settings, kernel_side })
     }
 }
@@ -154,9 +160,14 @@ fn needs_programs(options: &Options) -> Option<&'static str> {
     }
 }
 
-fn kernel_options(options: &Options, scope: Scope, unwinding: &Unwinding) -> uhr_ebpf::Options {
+fn kernel_options(
+    options: &Options,
+    frequency: u32,
+    scope: Scope,
+    unwinding: &Unwinding,
+) -> uhr_ebpf::Options {
     uhr_ebpf::Options {
-        frequency: options.frequency,
+        frequency,
         copy_bytes: options.stack_size,
         copies_too: options.check_walks,
         frame_pointers: unwinding.by_frame_pointers,

@@ -102,7 +102,8 @@ pub(crate) struct Tasks {
     kernel_visible: bool,
     /// Programs in the kernel add up the times of threads; records of other processes than those known are of strangers.
     sums_of: Option<Followed>,
-    sums_since_ns: u64,
+    /// When the recording begins.
+    since_ns: u64,
     pools: Pools,
     /// Page faults of all threads that ended, by the kernel's own count.
     pub(crate) page_faults: u64,
@@ -122,19 +123,19 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub(crate) fn new(period_ns: u64, kernel_visible: bool) -> Self {
-        Self { period_ns, kernel_visible, ..Self::default() }
+    /// For a recording that begins at `since_ns`; the sideband begins a little earlier.
+    pub(crate) fn new(period_ns: u64, kernel_visible: bool, since_ns: u64) -> Self {
+        Self { period_ns, kernel_visible, since_ns, ..Self::default() }
     }
 
-    /// Times come as sums ([`ThreadSums`]), which begin at `since_ns`; the sideband begins a little earlier.
-    pub(crate) fn expect_sums(&mut self, of: Followed, since_ns: u64) {
+    /// Times come as sums ([`ThreadSums`]).
+    pub(crate) fn expect_sums(&mut self, of: Followed) {
         self.sums_of = Some(of);
-        self.sums_since_ns = since_ns;
     }
 
-    /// The time of a record, or that at which the recording begins.
-    pub(crate) fn within(&self, time_ns: u64) -> u64 {
-        time_ns.max(self.sums_since_ns)
+    /// When the recording begins.
+    pub(crate) fn since_ns(&self) -> u64 {
+        self.since_ns
     }
 
     /// Whether times come as sums.

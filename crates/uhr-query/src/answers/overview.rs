@@ -219,6 +219,8 @@ pub struct Memory {
 pub struct Faults {
     /// How many.
     pub total: u64,
+    /// How many of them were looked at, and stand for all.
+    pub samples: u64,
     /// By kind of memory.
     pub regions: Vec<OverviewRow>,
     /// By function.

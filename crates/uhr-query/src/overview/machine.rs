@@ -16,7 +16,9 @@ pub(super) const SHORTEST_NS: u64 = 1_000_000_000;
 pub(super) fn machine(profile: &Profile, activity: &Activity, window_ns: u64) -> Machine {
     let (host, load) = (&profile.manifest.host, &profile.manifest.load);
     let length = profile.end_ns - profile.start_ns();
-    let pressure = load.pressure_ns.iter().map(|(resource, ns)| (resource.clone(), share(*ns, length)));
+    // It is read a little before the recording begins and after it has ended.
+    let part = |ns: u64| share(ns, length).min(1.0);
+    let pressure = load.pressure_ns.iter().map(|(resource, ns)| (resource.clone(), part(*ns)));
     let pressure = pressure.filter(|(_, share)| *share > 0.0);
     let pressure_share: std::collections::BTreeMap<String, f64> = pressure.collect();
     let mut reasons = Vec::new();

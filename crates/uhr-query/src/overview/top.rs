@@ -88,7 +88,7 @@ pub(super) fn faults(profile: &Profile, question: &Question, selection: &Selecti
     let question = Question { metric: Metric::PageFaults, ..question.clone() };
     let by = |dimension| rows(profile, &question, selection, cells, &[dimension]);
     let (regions, total) = by(Dimension::Region);
-    Faults { total: total.weight, regions, functions: by(Dimension::Function).0 }
+    Faults { total: total.weight, samples: total.samples, regions, functions: by(Dimension::Function).0 }
 }
 
 fn rows(

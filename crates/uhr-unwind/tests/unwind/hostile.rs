@@ -33,6 +33,46 @@ impl TargetMemory for Anything {
     }
 }
 
+/// Functions of 512 bytes without call frame information, each behind a call, and each as slow to leave as can be; counts how
+/// often its code is read.
+struct SlowToLeave(std::cell::Cell<u64>);
+
+impl TargetMemory for SlowToLeave {
+    fn read(&self, address: Avma, buffer: &mut [u8]) -> Result<usize, MemoryError> {
+        self.0.set(self.0.get() + 1);
+        for (at, byte) in buffer.iter_mut().enumerate() {
+            *byte = match address.0.wrapping_add(at as u64) % 512 {
+                500 => 0xc3,
+                507 => 0xe8,
+                508..=511 => 0,
+                _ => 0x90,
+            };
+        }
+        Ok(buffer.len())
+    }
+}
+
+#[test]
+fn code_that_is_slow_to_leave_does_not_keep_the_unwinder_busy() {
+    let mut unwinder = ProcessUnwinder::new();
+    unwinder.map(Avma(CODE)..Avma(CODE + 0x100_0000), FileOffset(0), None);
+    let (mut cache, memory) = (UnwindCache::new(), SlowToLeave(0.into()));
+    let mut depths = Vec::new();
+    for walk in 0..200_u64 {
+        // Returns to functions that no stack before had.
+        let words = (0..100).map(|frame| CODE + (1 + walk * 100 + frame) * 512);
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let (regs, stack) = (Registers::new(CODE, STACK), StackCopy { start: Avma(STACK), bytes: &bytes });
+        let mut out = Vec::new();
+        unwinder.unwind(regs, stack, Some(&memory), &mut cache, &mut out);
+        depths.push(out.len());
+    }
+    assert!(depths[0] > 50, "an honest stack of new functions: {depths:?}");
+    // Two pieces a function for its exits, one for what stands before and behind.
+    let reads = memory.0.get();
+    assert!(reads < 200 * 50, "{reads} reads, depths {depths:?}");
+}
+
 const CODE: u64 = 0x40_0000;
 const STACK: u64 = 0x7fff_0000_0000;
 

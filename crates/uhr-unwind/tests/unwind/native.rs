@@ -325,6 +325,25 @@ fn a_program_without_libc_whose_entry_has_no_information() {
 }
 
 #[test]
+fn a_program_all_in_assembler_without_call_frame_information() {
+    let folder = tempfile::tempdir().unwrap();
+    let function = |name: &str, code: &str| {
+        format!(".globl {name}\n.type {name},@function\n{name}: {code}\n.size {name},.-{name}\n")
+    };
+    let source = [
+        ".text\n".to_owned(),
+        function("_start", "xor %ebp,%ebp\n call outer\n mov $60,%eax\n xor %edi,%edi\n syscall"),
+        function("outer", "call inner\n ret"),
+        function("inner", "1: jmp 2f\n 2: dec %rbx\n jnz 1b\n ret"),
+    ];
+    let program =
+        compile(folder.path(), &["gcc", "-nostdlib", "-static"], "small.s", &source.concat(), "small");
+    let mut target = Target::run(&mut Command::new(program));
+    let moment = target.stop_in("inner");
+    assert_whole(&moment, &["inner", "outer"], &["_start"]);
+}
+
+#[test]
 fn a_stack_that_is_longer_than_the_copy_and_one_with_too_many_frames() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"

@@ -47,6 +47,18 @@ pub(crate) fn cut_end(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain(['…']).collect())
 }
 
+/// The text cut to `columns`, with `…` where something is missing in its middle. Names of templates and of methods differ at
+/// their end, and what is marked as shortened has a hash there. In a narrow place the beginning says more.
+pub(crate) fn cut_middle(text: &str, columns: usize) -> Cow<'_, str> {
+    const NARROW: usize = 24;
+    if width(text) <= columns || columns < NARROW {
+        return cut_end(text, columns);
+    }
+    let tail = cut_start(text, columns / 2);
+    let head = cut_end(text, columns - width(&tail) + 1);
+    Cow::Owned(format!("{}{tail}", head.trim_end_matches('…')))
+}
+
 /// The text cut to `columns`, with `…` where something is missing at its start: the end of a path says more.
 pub(crate) fn cut_start(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
@@ -83,6 +95,13 @@ mod tests {
         assert_eq!(cut_end("parse_json", 6), "parse…");
         assert_eq!(cut_start("/usr/lib/libc.so", 8), "…libc.so");
         assert_eq!(cut_end("写写写", 4), "写…");
+        let template = "void spin<P<I<1000>, I<1001>, I<1002>, I<1> > >(double)";
+        assert_eq!(cut_middle(template, 30), "void spin<P<I<1…1> > >(double)");
+        assert_eq!(cut_middle(template, 12), "void spin<P…");
+        for columns in 24..60 {
+            assert_eq!(width(&cut_middle(template, columns)), columns.min(template.len()));
+            assert!(width(&cut_middle(&"写a".repeat(30), columns)) <= columns);
+        }
         for columns in 1..12 {
             assert!(width(&cut_end("a写b写c写d", columns)) <= columns);
             assert!(width(&cut_start("a写b写c写d", columns)) <= columns);

@@ -37,12 +37,10 @@ pub(crate) fn lines(overview: &OverviewAnswer, terminal: Terminal) -> Vec<String
     lines.extend(memory(&overview.memory, terminal));
     let faults = &overview.faults;
     let groups = [("region", &faults.regions[..]), ("function", &faults.functions)];
-    lines.extend(section(
-        &format!("Page faults: {}", quantity::count(faults.total as f64)),
-        &groups,
-        "count",
-        terminal,
-    ));
+    // One in so many is looked at: of few it is chance where they were.
+    let samples = answer::plural(faults.samples, "sample");
+    let heading = format!("Page faults: {}, from {samples}", quantity::count(faults.total as f64));
+    lines.extend(section(&heading, &groups, "count", terminal));
     lines.extend(machine(overview, terminal));
     lines.extend(trust(&overview.trust, cpu.total_ns, terminal));
     lines.push(String::new());

@@ -1,6 +1,6 @@
 //! Tables with aligned columns that fit the terminal.
 
-use super::clean::{clean, cut_end, cut_start, width};
+use super::clean::{clean, cut_end, cut_middle, cut_start, width};
 use crate::terminal::Terminal;
 
 /// How the cells of a column stand, and what is cut when the line is too long.
@@ -68,7 +68,11 @@ impl Table {
             }
             let cell = cells.get(at).copied().unwrap_or_default();
             let kind = self.columns[at].0;
-            let cell = if kind == Column::Path { cut_start(cell, columns) } else { cut_end(cell, columns) };
+            let cell = match kind {
+                Column::Path => cut_start(cell, columns),
+                Column::Name => cut_middle(cell, columns),
+                _ => cut_end(cell, columns),
+            };
             let pad = " ".repeat(columns.saturating_sub(width(&cell)));
             if kind.is_number() {
                 line.extend([pad.as_str(), cell.as_ref()]);

@@ -1,6 +1,8 @@
 //! More waiting threads than one look takes: the next look goes on where it stopped, so that each has its turn.
 
-use crate::harness::{Place, Who, has_ebpf, number, row, rows};
+use std::process::Command;
+
+use crate::harness::{Place, Running, Who, has_ebpf, number, row, rows, wait_until};
 
 #[test]
 fn each_of_a_crowd_is_looked_at_in_its_turn() {
@@ -29,4 +31,29 @@ fn each_of_a_crowd_is_looked_at_in_its_turn() {
         notes.into_iter().find(|note| note.as_str().unwrap().contains("had their stack taken"))
     };
     assert_eq!(notes("wait"), notes("thread,function"));
+}
+
+/// To attach to many threads takes a while, in which they switch and run.
+#[test]
+fn nobody_waits_longer_than_the_recording_of_a_crowd_that_was_attached_to() {
+    let place = Place::new();
+    let program = place.c("crowd.c", &[]);
+    for sampler in ["perf", "ebpf"] {
+        if sampler == "ebpf" && !has_ebpf() {
+            return;
+        }
+        let crowd = Running::program(&place, "crowd", &mut Command::new(&program));
+        let tasks = format!("/proc/{}/task", crowd.pid());
+        wait_until("all are there", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > 600));
+        let (pid, rec) = (crowd.pid().to_string(), format!("{sampler}.rec"));
+        let options = ["--sampler", sampler, "--duration", "1s", "--pid", &pid];
+        let Some(recorded) = place.record(Who::Us, &rec, &options, &[]).or_skip() else { return };
+        let answer = recorded.ask("query --metric off-cpu --idle --group-by thread --limit 1000");
+        let length_ns = number(&answer["recording"], "duration_s") * 1e9;
+        assert!(rows(&answer).len() >= 600, "{sampler}: {}", rows(&answer).len());
+        for row in rows(&answer) {
+            let waited = number(row, "self");
+            assert!(waited < length_ns + 1e5, "{sampler}: {waited} ns in a recording of {length_ns}: {row}");
+        }
+    }
 }

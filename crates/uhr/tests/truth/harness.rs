@@ -203,6 +203,14 @@ pub(crate) fn signal(name: &str, pid: u32) {
     assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success(), "{command}");
 }
 
+/// A child of any thread of a process.
+pub(crate) fn child_of(pid: u32) -> Option<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut children =
+        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    children.find_map(|text| text.split_whitespace().next()?.parse().ok())
+}
+
 /// Asks `is_so` until it is, or fails after a minute.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();

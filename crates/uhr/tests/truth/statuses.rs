@@ -1,6 +1,6 @@
 //! How `uhr record` ends: with the command's own status, or with one that says why it could not run.
 
-use crate::harness::{Place, Running, Who, is_root};
+use crate::harness::{Place, Running, Who, is_root, wait_until};
 use std::process::Command;
 
 fn status_of(who: Who, command: &[&str]) -> (i32, String) {
@@ -14,9 +14,14 @@ fn status_of(who: Who, command: &[&str]) -> (i32, String) {
 fn the_commands_own_status() {
     for who in [Who::Us, Who::Ordinary] {
         assert_eq!(status_of(who, &["true"]).0, 0);
-        assert_eq!(status_of(who, &["sh", "-c", "exit 42"]).0, 42);
-        assert_eq!(status_of(who, &["sh", "-c", "kill -KILL $$"]).0, 128 + 9);
-        assert_eq!(status_of(who, &["sh", "-c", "kill -SEGV $$"]).0, 128 + 11);
+        let (code, said) = status_of(who, &["sh", "-c", "exit 42"]);
+        assert_eq!(code, 42);
+        assert!(!said.contains("signal"), "{said}");
+        for (name, number) in [("KILL", 9), ("SEGV", 11)] {
+            let (code, said) = status_of(who, &["sh", "-c", &format!("kill -{name} $$")]);
+            assert_eq!(code, 128 + number);
+            assert!(said.contains(&format!("SIG{name}")), "the shell does not say it: {said}");
+        }
     }
 }
 
@@ -68,6 +73,28 @@ fn a_pid_that_nobody_has() {
     assert_eq!(recorded.code(), 1, "{}", recorded.stderr);
     assert!(recorded.stderr.contains("4194303"), "{}", recorded.stderr);
     assert!(!recorded.rec.exists());
+}
+
+/// It has a number, a name and a parent, and nothing of it runs.
+#[test]
+fn a_process_that_has_ended_and_is_still_listed() {
+    let place = Place::new();
+    // The shell becomes a program that does not ask after its child.
+    let mut parent = Command::new("sh");
+    parent.args(["-c", "sleep 0 & echo $!; exec sleep 60"]);
+    let parent = Running::program(&place, "parent", &mut parent);
+    let is_zombie = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('Z'))
+    };
+    wait_until("the child has ended", || is_zombie(parent.said().trim()));
+    let pid = parent.said().trim().to_owned();
+    for sampler in ["auto", "perf"] {
+        let recorded = place.record(Who::Us, "rec", &["--sampler", sampler, "--pid", &pid], &[]);
+        assert_eq!(recorded.code(), 1, "{}", recorded.stderr);
+        assert!(recorded.stderr.contains(&format!("process {pid} has ended")), "{}", recorded.stderr);
+        assert!(!recorded.rec.exists());
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What an ordinary user gets at the host's own `perf_event_paranoid`, and what he is told he does not.
 
-use crate::harness::{Place, Who, number, row};
+use crate::harness::{Place, Who, child_of, number, row};
 use crate::shares::{assert_share, assert_whole};
 
 /// The host's setting, and whether it keeps the kernel from ordinary users.
@@ -75,12 +75,4 @@ fn an_ordinary_user_attaches_to_his_own_process() {
     assert!(number(&answer["metric"], "samples") > 50.0, "{answer:#}");
     assert_whole(&recorded, "main");
     assert_eq!(first.end().code(), 0);
-}
-
-/// A child of any thread of a process.
-fn child_of(pid: u32) -> Option<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let mut children =
-        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    children.find_map(|text| text.split_whitespace().next()?.parse().ok())
 }

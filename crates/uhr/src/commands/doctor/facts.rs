@@ -6,6 +6,8 @@ use std::path::Path;
 use uhr_collect::Feature;
 use uhr_collect::perf::Access;
 
+use crate::kernel_names;
+
 /// What the host says of itself and of this user.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
@@ -27,6 +29,8 @@ pub(super) struct Facts {
     pub(super) kernel_symbols: bool,
     /// `kernel.kptr_restrict`.
     pub(super) kptr_restrict: Option<u32>,
+    /// The command that makes them have some.
+    pub(super) kernel_names_remedy: Option<String>,
     /// Whether the machine counts cycles.
     pub(super) counts_cycles: bool,
     /// The most files that this process may open.
@@ -59,6 +63,7 @@ impl Facts {
             ptrace_scope: number("/proc/sys/kernel/yama/ptrace_scope"),
             kernel_symbols: shows_addresses(),
             kptr_restrict: number("/proc/sys/kernel/kptr_restrict"),
+            kernel_names_remedy: kernel_names::remedy_here(),
             counts_cycles: ["cpu", "cpu_core", "armv8_pmuv3_0"]
                 .iter()
                 .any(|pmu| Path::new("/sys/bus/event_source/devices").join(pmu).exists()),

@@ -68,16 +68,13 @@ fn perf_events(facts: &Facts) -> Check {
 /// uhr's own programs, tried one by one where not all load.
 fn ebpf_sampler(facts: &Facts) -> Check {
     const NAME: &str = "ebpf-sampler";
-    /// CAP_SYS_PTRACE reads other users' mappings, CAP_SYSLOG the kernel's names, CAP_CHECKPOINT_RESTORE files that were
-    /// replaced while they run.
-    const SETCAP: &str = "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog,cap_checkpoint_restore=ep $(command -v uhr)";
     let features = match &facts.ebpf {
         Ok(features) => features,
         Err(reason) if facts.is_root => return Check::limited(NAME, reason),
         Err(reason) => {
             let finding =
                 format!("{reason}: who ends a wait, and whole groups of processes, are not recorded");
-            return Check::limited(NAME, finding).fix(SETCAP);
+            return Check::limited(NAME, finding).fix(uhr_collect::SETCAP);
         }
     };
     let loads =
@@ -182,8 +179,11 @@ fn kernel_names(facts: &Facts) -> Check {
     }
     let setting =
         facts.kptr_restrict.map(|value| format!(" (kernel.kptr_restrict is {value})")).unwrap_or_default();
-    Check::limited(NAME, format!("kernel functions have no names{setting}"))
-        .fix("sudo sysctl kernel.kptr_restrict=0")
+    let check = Check::limited(NAME, format!("kernel functions have no names{setting}"));
+    match &facts.kernel_names_remedy {
+        Some(remedy) => check.fix(remedy.clone()),
+        None => check,
+    }
 }
 
 fn sample_rate(facts: &Facts) -> Check {
@@ -317,6 +317,7 @@ mod tests {
             ptrace_scope: Some(1),
             kernel_symbols: true,
             kptr_restrict: Some(0),
+            kernel_names_remedy: None,
             counts_cycles: false,
             open_files: Some(1 << 20),
             container: None,
@@ -405,6 +406,7 @@ mod tests {
         let mut facts = facts();
         facts.container = Some("docker".to_owned());
         facts.kernel_symbols = false;
+        facts.kernel_names_remedy = Some("sudo sysctl kernel.kptr_restrict=0".to_owned());
         let fix = check(&facts, "kernel-names").fix.unwrap();
         assert!(fix.ends_with("(on the host of this container)"), "{fix}");
         facts.access.own_processes = Err(Refusal::Seccomp { error: "EPERM".to_owned() });

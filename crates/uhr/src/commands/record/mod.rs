@@ -6,6 +6,7 @@ mod output_folder;
 mod progress;
 mod summary;
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -13,13 +14,15 @@ use std::time::Duration;
 use anyhow::Result;
 use uhr_collect::child::{HeldChild, RunningChild, find_program};
 use uhr_collect::{
-    Captured, CgroupTarget, CollectError, Interrupts, Options, Recorder, SamplerChoice, Target, UnwindChoice,
+    Captured, CgroupTarget, CollectError, Interrupts, LoadError, Options, Recorder, SETCAP, SamplerChoice,
+    Target, UnwindChoice,
 };
 use uhr_recording::{Manifest, RecordingError};
 
 use crate::args::{RecordArgs, Sampler, Unwind};
 use crate::failure::{Exit, Failure};
 use crate::finish;
+use crate::output;
 
 use ending::{Ending, Reason};
 use progress::Progress;
@@ -97,7 +100,12 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
         Some(status) => status,
         None => wait_for(&mut child, &mut ending)?,
     };
-    summary::report(args, &folder, &manifest?, Some(status))?;
+    let manifest = manifest?;
+    // The shell, which would say so, sees only that uhr has ended.
+    if ending.reason().is_none() && status.signal().is_some() {
+        output::say(&format!("uhr: the command was ended by {status}"));
+    }
+    summary::report(args, &folder, &manifest, Some(status))?;
     Ok(if ending.reason() == Some(Reason::Duration) { 0 } else { exit_status(status) })
 }
 
@@ -179,7 +187,6 @@ fn wait_for(child: &mut RunningChild, ending: &mut Ending) -> Result<ExitStatus>
 
 /// The status that a shell would show: the command's own, or 128 and the signal that ended it.
 fn exit_status(status: ExitStatus) -> u8 {
-    use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
@@ -192,12 +199,17 @@ fn failure(error: CollectError) -> anyhow::Error {
             let status = if source.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             own("cannot-run").exit(Exit::Status(status))
         }
-        CollectError::NoSuchProcess { .. } => own("no-such-process").hint("see the running processes: ps -e"),
+        CollectError::NoSuchProcess { .. } | CollectError::Ended { .. } => {
+            own("no-such-process").hint("see the running processes: ps -e")
+        }
         CollectError::NoSuchCgroup { similar, .. } if similar.is_empty() => {
             own("no-such-cgroup").hint("see the cgroups: systemd-cgls, or find /sys/fs/cgroup -type d")
         }
         CollectError::NoSuchCgroup { similar, .. } => {
             own("no-such-cgroup").hint(format!("there is {}", similar.join(", ")))
+        }
+        CollectError::Load(LoadError::NotPermitted { .. }) if !uhr_collect::host().root => {
+            own("cannot-open-events").hint(format!("allow it: {SETCAP}")).next("uhr doctor")
         }
         CollectError::Open(_) | CollectError::Load(_) | CollectError::NeedsEbpf(_) => {
             own("cannot-open-events").next("uhr doctor")

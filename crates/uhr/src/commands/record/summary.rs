@@ -123,6 +123,11 @@ impl RecordAnswer {
         } else {
             format!("{} samples lost", self.lost)
         });
+        let drift = manifest.ledger.cpu.drift;
+        if drift * 10 > self.expected && drift >= 50 {
+            let share = quantity::share(drift as f64 / self.expected as f64);
+            parts.push(format!("{share} of the expected samples did not come"));
+        }
         let of_time = |ticks: u64| quantity::share(ticks as f64 / self.expected.max(1) as f64);
         if !manifest.settings.kernel_visible {
             parts.push(format!(
