@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gimli::BaseAddresses;
-use uhr_model::object::ElfFile;
+use uhr_model::object::{ElfFile, Section};
 
 use super::entries::Entries;
 use super::sections::{Bytes, SectionBytes};
@@ -20,6 +20,9 @@ pub(super) struct Sections {
 }
 
 impl Sections {
+    /// What is read, and what it counts its addresses from.
+    const NAMES: [&str; 5] = [".eh_frame", ".eh_frame_hdr", ".debug_frame", ".text", ".got"];
+
     pub(super) fn read<B: Bytes + ?Sized>(from: &B, elf: &ElfFile) -> Self {
         let eh_frame = SectionBytes::read(from, elf, ".eh_frame");
         let header = SectionBytes::read(from, elf, ".eh_frame_hdr");
@@ -53,9 +56,13 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Those of a file, which are read when they are needed.
+    /// Those of a file, which are read when they are needed. A machine that compiles has thousands of files: of their headers
+    /// only what is needed for that is kept.
     pub(super) fn of_file(file: Arc<File>, elf: &ElfFile) -> Self {
-        Self { file: Some((file, elf.clone())), read: Mutex::default(), is_used: AtomicBool::new(false) }
+        let is_needed = |section: &&Section| Sections::NAMES.contains(&section.name.as_str());
+        let sections = elf.sections.iter().filter(is_needed).cloned().collect();
+        let elf = ElfFile { sections, needed: Vec::new(), ..elf.clone() };
+        Self { file: Some((file, elf)), read: Mutex::default(), is_used: AtomicBool::new(false) }
     }
 
     /// Sections that stay.
