@@ -324,7 +324,7 @@ fn unnamed(addresses: &[RelativeAddress], reason: Unsymbolized) -> ModuleSymbols
 
 fn words(module: &ModuleRow, origin: &Origin) -> Option<String> {
     Some(match origin {
-        Origin::Jitdump if module.kind == ModuleKind::Bpf.code() => "the kernel's own words".to_owned(),
+        Origin::Jitdump if module.kind == ModuleKind::Bpf.code() => "the kernel (eBPF)".to_owned(),
         Origin::Nowhere => return None,
         Origin::SymbolTable => "symbol table".to_owned(),
         Origin::MiniDebug => "symbol table (.gnu_debugdata)".to_owned(),

@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("uhr-model", &[]),
     ("uhr-recording", &["uhr-model"]),
     ("uhr-unwind", &["uhr-model"]),
-    ("uhr-ebpf", &["uhr-unwind"]),
+    ("uhr-ebpf", &["uhr-model", "uhr-unwind"]),
     ("uhr-collect", &["uhr-model", "uhr-recording", "uhr-unwind", "uhr-ebpf"]),
     ("uhr-symbolize", &["uhr-model"]),
     ("uhr-debuginfod", &["uhr-model"]),

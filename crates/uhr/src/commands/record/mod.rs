@@ -101,8 +101,9 @@ fn record(args: &RecordArgs, interrupts: Interrupts) -> Result<u8> {
         None => wait_for(&mut child, &mut ending)?,
     };
     let manifest = manifest?;
-    // The shell, which would say so, sees only that uhr has ended.
-    if ending.reason().is_none() && status.signal().is_some() {
+    // The shell, which would say so, sees only that uhr has ended. (Of these two it says nothing either.)
+    let is_told = status.signal().is_some_and(|signal| ![libc::SIGINT, libc::SIGPIPE].contains(&signal));
+    if ending.reason().is_none() && is_told {
         output::say(&format!("uhr: the command was ended by {status}"));
     }
     summary::report(args, &folder, &manifest, Some(status))?;
