@@ -45,7 +45,8 @@ pub(crate) struct MappedCode {
 }
 
 /// Mappings of a process that are known at once, as many as the kernel lets it have (`vm.max_map_count`). Beyond that data is
-/// forgotten, and faults there are of unknown memory.
+/// forgotten, and faults there are of unknown memory; so is code, if there is so much. An address in no known mapping makes uhr
+/// read the maps again.
 const MAX_MAPPINGS: usize = 65_530;
 
 /// The mappings of one process, as far as the kernel has told of them. `munmap` and `mremap` give no record, so what is
@@ -63,6 +64,10 @@ impl AddressSpace {
         let known = Arc::make_mut(&mut self.known);
         if known.len() >= MAX_MAPPINGS {
             known.retain(|_, mapped| mapped.code.is_some());
+            // So much code is not mapped at once: most of it has gone.
+            if known.len() >= MAX_MAPPINGS / 2 {
+                known.clear();
+            }
         }
         make_room(known, start, mapped.end);
         let (start, mapped) = join(known, start, mapped);
@@ -219,10 +224,15 @@ mod tests {
         space.map(Avma(0x8000), Mapped { region: Region::Shared, ..data(0x9000, 0) });
         assert_eq!(space.known.len(), 4);
         let of_parent = space.clone();
-        for piece in 0..200_000 {
-            space.map(Avma(piece * 0x2000), plain(piece * 0x2000 + 0x1000));
+        let segments = Arc::default();
+        let code = MappedCode { module: ModuleId(0), kind: ModuleKind::Jit, segments };
+        for code in [None, Some(code)] {
+            for piece in 0..200_000 {
+                let mapped = Mapped { code: code.clone(), ..plain(piece * 0x2000 + 0x1000) };
+                space.map(Avma(piece * 0x2000), mapped);
+            }
+            assert!(space.known.len() <= MAX_MAPPINGS);
         }
-        assert!(space.known.len() <= MAX_MAPPINGS);
         assert_eq!(of_parent.known.len(), 4);
     }
 

@@ -118,7 +118,15 @@ impl KernelTables {
         }
     }
 
-    /// The code of a process has changed, its name (it may have executed a program), or it has ended.
+    /// A process has executed another program.
+    pub(crate) fn see_exec(&mut self, pid: u32) {
+        if let Some(known) = self.taken_in.get_mut(&pid) {
+            known.is_deep = false;
+            self.changed.insert(pid);
+        }
+    }
+
+    /// The code of a process has changed, or the name of one of its threads, which looks like an exec to the kernel's side.
     pub(crate) fn see_change(&mut self, pid: u32) {
         if self.taken_in.contains_key(&pid) {
             self.changed.insert(pid);

@@ -21,14 +21,22 @@ pub(crate) fn open(options: &Options, programs: Programs) -> Result<OpenObject, 
             map.set_initial_value(abi::bytes(&settings)).map_err(LoadError::bpf("writing the settings"))?;
         }
         if name == "drafts" {
-            let cpus = libbpf_rs::num_possible_cpus().map_err(LoadError::bpf("counting the CPUs"))?;
-            map.set_max_entries((cpus * abi::DRAFTS) as u32).map_err(LoadError::bpf("sizing a map"))?;
+            map.set_max_entries(cpu_numbers()? * abi::DRAFTS as u32)
+                .map_err(LoadError::bpf("sizing a map"))?;
         }
         if let Some((_, bytes)) = options.rings().into_iter().find(|ring| ring.0 == name) {
             map.set_max_entries(bytes).map_err(LoadError::bpf("sizing the ring"))?;
         }
     }
     Ok(open)
+}
+
+/// How many numbers CPUs can have. Some may be missing between.
+fn cpu_numbers() -> Result<u32, LoadError> {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible");
+    let possible = possible.map_err(LoadError::at("reading the numbers of CPUs"))?;
+    let last = possible.trim().rsplit([',', '-']).next().and_then(|last| last.parse().ok());
+    Ok(last.unwrap_or(0_u32) + 1)
 }
 
 /// What the kernel took.

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use uhr_model::Avma;
 
 use super::code::{Call, CodeAround};
-use super::exits::{Exit, MAX_WORK, exits};
+use super::exits::{Exit, MAX_WORK, Search, exits};
 use super::memory::TargetMemory;
 use super::registers::{RBP, RIP, RSP, Registers};
 use super::row::{Row, Step};
@@ -88,14 +88,14 @@ impl CodeCache {
         if let Some(known) = self.exits.get(&address) {
             return Arc::clone(known);
         }
-        let most = self.work_left.min(MAX_WORK);
-        let read = |at: u64, bytes: &mut [u8]| memory.read(Avma(at), bytes).unwrap_or(0);
-        let search = exits(address, most, read);
-        self.work_left = self.work_left.saturating_sub(search.work);
-        let found: Arc<[Exit]> = search.exits.into();
-        if !search.is_whole && most < MAX_WORK {
-            return found;
+        // One that has to be broken off would be begun in each walk, and never end.
+        if self.work_left < MAX_WORK {
+            return Arc::new([]);
         }
+        let read = |at: u64, bytes: &mut [u8]| memory.read(Avma(at), bytes).unwrap_or(0);
+        let Search { exits: found, work } = exits(address, read);
+        self.work_left = self.work_left.saturating_sub(work);
+        let found: Arc<[Exit]> = found.into();
         if self.exits.len() >= MAX_SEARCHED {
             self.exits.clear();
         }

@@ -36,7 +36,7 @@ pub(super) struct Exit {
     /// Whether nothing but this can happen from here on: no branch, no call.
     pub(super) is_straight: bool,
     /// Where each of [`KEPT`] is popped on the way.
-    popped: [Option<i16>; KEPT.len()],
+    popped: [Option<i32>; KEPT.len()],
 }
 
 /// DWARF's numbers of the registers that a function must leave as they were, but for rsp.
@@ -45,7 +45,7 @@ const KEPT: [u8; 6] = [3, RBP, 12, 13, 14, 15];
 impl Exit {
     /// Registers that are popped on the way, under their DWARF numbers, and where, counted as the return address is.
     pub(super) fn popped(&self) -> impl Iterator<Item = (u8, i64)> {
-        KEPT.into_iter().zip(self.popped).filter_map(|(register, at)| Some((register, i64::from(at?) * 8)))
+        KEPT.into_iter().zip(self.popped).filter_map(|(register, at)| Some((register, i64::from(at?))))
     }
 }
 
@@ -74,14 +74,12 @@ struct Way {
 pub(super) struct Search {
     pub(super) exits: Vec<Exit>,
     pub(super) work: usize,
-    /// Whether it ended by itself.
-    pub(super) is_whole: bool,
 }
 
 /// The ways out of the function from the instruction at `start` on, first those that branch late: compilers put what ends a
 /// function behind what it does, and what seldom happens behind that. `read` gets code, as much as there is. It ends when it
-/// has taken `most`.
-pub(super) fn exits(start: u64, most: usize, mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Search {
+/// has taken [`MAX_WORK`].
+pub(super) fn exits(start: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Search {
     let (mut found, mut work) = (Vec::new(), 0);
     let (mut seen, mut infos) = (FxHashSet::default(), InstructionInfoFactory::new());
     let (mut bytes, mut from, mut length) = ([0; WINDOW], 0, 0);
@@ -89,8 +87,8 @@ pub(super) fn exits(start: u64, most: usize, mut read: impl FnMut(u64, &mut [u8]
     let nothing_done = Exit { is_straight: true, ..Exit::default() };
     let mut ways = vec![Way { at: start, bp: Bp::Same, exit: nothing_done }];
     while let Some(mut way) = ways.pop() {
-        if work >= most {
-            return Search { exits: found, work, is_whole: false };
+        if work >= MAX_WORK {
+            break;
         }
         if !seen.insert(way.at) {
             continue;
@@ -131,7 +129,7 @@ pub(super) fn exits(start: u64, most: usize, mut read: impl FnMut(u64, &mut [u8]
             break;
         }
     }
-    Search { exits: found, work, is_whole: true }
+    Search { exits: found, work }
 }
 
 impl Way {
@@ -211,8 +209,8 @@ impl Way {
         let is_saved = self.exit.from_bp || at >= 0;
         if is_saved && let Some(slot) = kept.and_then(|kept| self.exit.popped.get_mut(kept)) {
             // Nobody pops from a stack that is not aligned, or from so large a frame.
-            let Ok(words) = i16::try_from(at / 8) else { return false };
-            *slot = Some(words).filter(|_| at % 8 == 0);
+            let Some(at) = i32::try_from(at).ok().filter(|at| at % 8 == 0) else { return false };
+            *slot = Some(at);
         }
         if register == Register::RBP {
             self.bp = if is_saved { Bp::Callers } else { Bp::Same };
@@ -241,7 +239,7 @@ mod tests {
     use super::*;
 
     fn of(code: &[u8]) -> Vec<Exit> {
-        let search = exits(0x1000, MAX_WORK, |at, out| {
+        let search = exits(0x1000, |at, out| {
             let rest = at.checked_sub(0x1000).and_then(|at| code.get(at as usize..)).unwrap_or_default();
             let length = rest.len().min(out.len());
             out[..length].copy_from_slice(&rest[..length]);
@@ -294,12 +292,12 @@ mod tests {
             out.len()
         };
         let mut reads = 0;
-        let search = exits(0x1000, 1000, |at, out| {
+        let search = exits(0x1000, |at, out| {
             reads += 1;
             far(at, out)
         });
-        assert!(!search.is_whole && search.exits.is_empty());
-        assert!((1000..1000 + 2 * READ_WORK).contains(&search.work), "{}", search.work);
+        assert!(search.exits.is_empty());
+        assert!((MAX_WORK..MAX_WORK + 2 * READ_WORK).contains(&search.work), "{}", search.work);
         assert_eq!(reads, search.work / (READ_WORK + 1));
     }
 

@@ -55,6 +55,10 @@ pub(super) enum Removed {
     OfFile,
 }
 
+/// Code mappings of a process that are known at once, as many as the kernel lets it have (`vm.max_map_count`). `munmap` gives no
+/// record: most of so many have gone, and those that have not are told of when their addresses turn out to be unknown.
+const MAX_MAPPINGS: usize = 65_530;
+
 /// The executable mappings of one process: sorted, without overlaps.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Mappings(Vec<Mapping>);
@@ -77,6 +81,9 @@ impl Mappings {
             return Removed::Nothing;
         }
         let removed = self.remove(range);
+        if self.0.len() >= MAX_MAPPINGS {
+            self.0.clear();
+        }
         let at = self.0.partition_point(|mapping| mapping.start < new.start);
         self.0.insert(at, new);
         removed
@@ -135,5 +142,9 @@ mod tests {
         assert!(mappings.find(24).is_none() && mappings.find(25).is_some() && mappings.find(40).is_none());
         mappings.remove(Avma(0)..Avma(u64::MAX));
         assert!(ranges(&mappings).is_empty());
+        for piece in 0..MAX_MAPPINGS as u64 + 10 {
+            mappings.insert(Avma(piece * 2)..Avma(piece * 2 + 1), FileOffset(0), None);
+        }
+        assert_eq!(mappings.0.len(), 10);
     }
 }

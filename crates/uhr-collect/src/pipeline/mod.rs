@@ -163,7 +163,9 @@ impl Pipeline {
             }
             Body::Mapping(mapping) => self.mapping(mapping, time_ns),
             Body::Name { pid, tid, name, is_exec: true } => {
-                self.code_changed(*pid);
+                if let Some(tables) = &mut self.kernel_tables {
+                    tables.see_exec(*pid);
+                }
                 self.tasks.exec(*pid, *tid, procfs::name(name), time_ns, &mut self.writer);
                 self.begin_sums_anew(*pid, *tid, time_ns);
             }
