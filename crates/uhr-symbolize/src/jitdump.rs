@@ -22,6 +22,12 @@ const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
 const CODE_DEBUG_INFO: u32 = 2;
 const CODE_CLOSE: u32 = 3;
+/// Longer names of files are damage: no path can be (`PATH_MAX`).
+const MAX_FILE_NAME: usize = 4096;
+/// Lines of all functions of a dump that are handed out, and bytes of names with them. A forged dump names one long file with a
+/// million lines in a few megabytes.
+const MAX_LINES: usize = 1 << 17;
+const MAX_LINE_NAMES: usize = 16 << 20;
 /// Stands for the name of the entry before it.
 const SAME_FILE: &[u8] = b"\xff";
 
@@ -174,6 +180,10 @@ impl<'a> Jitdump<'a> {
             if name != SAME_FILE {
                 file = name;
             }
+            if file.len() > MAX_FILE_NAME {
+                self.lines.truncate(first);
+                return None;
+            }
             self.lines.push(Line { address, line, file });
         }
         self.lines[first..].sort_by_key(|line| line.address);
@@ -186,10 +196,7 @@ impl<'a> Jitdump<'a> {
         let code = found.ok_or(Unnamed::because(reason))?;
         let mut name = runtime_name::parse(&String::from_utf8_lossy(code.name));
         if let Some(line) = self.line(code, address.0) {
-            name.location.line = Some(line.line).filter(|&line| line > 0);
-            let file = String::from_utf8_lossy(line.file);
-            name.location.file =
-                Some(file.into_owned()).filter(|file| !file.is_empty()).or(name.location.file);
+            name.location = line.location(code);
         }
         Ok(Symbolized {
             start: RelativeAddress(code.start),
@@ -208,23 +215,35 @@ impl<'a> Jitdump<'a> {
     ) -> Vec<LineStart> {
         let ranges = found.iter().flatten().filter_map(|found| Some((found.start, found.end?)));
         let ranges: BTreeSet<(RelativeAddress, RelativeAddress)> = ranges.collect();
-        let mut starts = Vec::new();
+        let (mut starts, mut name_bytes) = (Vec::<LineStart>::new(), 0);
         for (start, end) in ranges {
-            let code = self.ranges.find(start.0).and_then(|row| self.code.get(row));
+            let row = self.ranges.find(start.0);
+            let code = row.and_then(|row| self.code.get(row));
             let lines = code.and_then(|code| self.lines.get(code.lines.clone()).zip(Some(code)));
             let Some((lines, code)) = lines.filter(|(lines, _)| !lines.is_empty()) else { continue };
             if !wants_lines(start..end) {
                 continue;
             }
-            let function = runtime_name::parse(&String::from_utf8_lossy(code.name)).location.function;
             let places = lines.iter().map(|line| (line.address.wrapping_sub(code.moved_by), line));
-            for (address, line) in places.filter(|(address, _)| (start.0..end.0).contains(address)) {
-                let location = Location {
-                    function: function.clone(),
-                    file: Some(String::from_utf8_lossy(line.file).into_owned()),
-                    line: Some(line.line).filter(|&line| line > 0),
-                };
-                starts.push(LineStart { address: RelativeAddress(address), locations: vec![location] });
+            // Newer code can lie where a part of this was.
+            let is_own =
+                |address: u64| (start.0..end.0).contains(&address) && self.ranges.find(address) == row;
+            for (address, line) in places.filter(|(address, _)| is_own(*address)) {
+                let location = line.location(code);
+                name_bytes += [&location.function, &location.file]
+                    .into_iter()
+                    .flatten()
+                    .map(String::len)
+                    .sum::<usize>();
+                if starts.len() >= MAX_LINES || name_bytes > MAX_LINE_NAMES {
+                    break;
+                }
+                let own = LineStart { address: RelativeAddress(address), locations: vec![location] };
+                // A statement that compiles to nothing begins where the next one does.
+                match starts.last_mut().filter(|last| last.address == own.address) {
+                    Some(last) => *last = own,
+                    None => starts.push(own),
+                }
             }
             starts.push(LineStart { address: end, locations: Vec::new() });
         }
@@ -244,6 +263,15 @@ impl<'a> Jitdump<'a> {
         let lines = self.lines.get(code.lines.clone())?;
         let address = address.wrapping_add(code.moved_by);
         lines.get(lines.partition_point(|line| line.address <= address).checked_sub(1)?)
+    }
+}
+
+impl Line<'_> {
+    /// Where it is, in the function that a name says. A name can have a file, too.
+    fn location(&self, code: &Code<'_>) -> Location {
+        let name = runtime_name::parse(&String::from_utf8_lossy(code.name)).location;
+        let file = Some(String::from_utf8_lossy(self.file).into_owned()).filter(|file| !file.is_empty());
+        Location { file: file.or(name.file), line: Some(self.line).filter(|&line| line > 0), ..name }
     }
 }
 

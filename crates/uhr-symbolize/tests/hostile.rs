@@ -115,7 +115,8 @@ proptest! {
             *to = from;
         }
         if let Ok(dump) = Jitdump::parse(&bytes) {
-            symbolize(&ModuleSource::Jitdump(&dump), &[RelativeAddress(0), RelativeAddress(u64::MAX)]);
+            let ends = [RelativeAddress(0), RelativeAddress(u64::MAX)];
+            symbolize_with_lines(&ModuleSource::Jitdump(&dump), &ends, &|_| true);
         }
     }
 

@@ -150,6 +150,51 @@ fn all_lines_of_a_function_that_is_wanted() {
     );
 }
 
+/// What is handed out of lines that nobody asked for one by one: start, file and line.
+fn all_lines(dump: &Jitdump<'_>, address: u64) -> Vec<(u64, Option<String>, Option<u32>)> {
+    let source = ModuleSource::Jitdump(dump);
+    let answer = symbolize_with_lines(&source, &[RelativeAddress(address)], &|_| true);
+    let place = |location: Option<&Location>| {
+        location.map_or((None, None), |location| (location.file.clone(), location.line))
+    };
+    let rows = answer.lines.iter().map(|start| (start.address.0, place(start.locations.first())));
+    rows.map(|(address, (file, line))| (address, file, line)).collect()
+}
+
+#[test]
+fn of_lines_at_one_address_the_last_counts_and_none_is_of_code_that_was_replaced() {
+    let mut file = Writer::new(false, 0);
+    file.lines(0x1000, &[(0x1000, 7, b"/a"), (0x1000, 8, b"\xff"), (0x1010, 9, b""), (0x1020, 3, b"/b")]);
+    file.load(0x1000, 0x40, 1, "f");
+    file.load(0x1020, 0x20, 2, "newer");
+    let dump = Jitdump::parse(&file.bytes).unwrap();
+    let some = |file: &str, line| (Some(file.to_owned()), Some(line));
+    for (address, (file, line)) in [(0x1000, some("/a", 8)), (0x1010, (None, Some(9)))] {
+        assert_eq!(place(&dump, address), Ok(("f".to_owned(), file, line)));
+    }
+    let expected = [(0x1000, Some("/a".to_owned()), Some(8)), (0x1010, None, Some(9)), (0x1040, None, None)];
+    assert_eq!(all_lines(&dump, 0x1000), expected);
+}
+
+#[test]
+fn long_names_and_many_lines_cost_no_memory() {
+    let (long_file, longest_path) = ("f".repeat(1 << 20), "p".repeat(4096));
+    let same = (1..300_000).map(|at| (0x1000 + at, 1, &b"\xff"[..]));
+    for (file, function) in
+        [(long_file.as_str(), "f"), (&longest_path, "f"), ("f", &"n".repeat(60_000)), ("f", "f")]
+    {
+        let mut dump = Writer::new(false, 0);
+        let first = std::iter::once((0x1000, 1, file.as_bytes()));
+        dump.lines(0x1000, &first.chain(same.clone()).collect::<Vec<_>>());
+        dump.load(0x1000, 300_000, 1, function);
+        let dump = Jitdump::parse(&dump.bytes).unwrap();
+        let lines = all_lines(&dump, 0x1000);
+        let bytes: usize = lines.iter().filter_map(|(_, file, _)| file.as_ref()).map(String::len).sum();
+        assert!(lines.len() <= (1 << 17) + 1 && bytes <= 16 << 20, "{} {bytes}", lines.len());
+        assert!(place(&dump, 0x1010).is_ok());
+    }
+}
+
 #[test]
 fn code_is_there_as_it_was_written() {
     let mut file = Writer::new(false, 0);
