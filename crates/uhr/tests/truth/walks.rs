@@ -119,7 +119,8 @@ fn very_deep_recursion_keeps_both_ends() {
         let name = format!("rec-{depth}");
         let Some(recorded) = record(&place, &name, &[&program, &depth]) else { return };
         let (path, share) = main_path(&recorded, "at_the_bottom");
-        assert!(share > 0.9, "{share} of the time is on {path:?}");
+        // The rest is the way down, and the first moments, whose copies are not so deep: more of it on a busy machine.
+        assert!(share > 0.8, "{share} of the time is on {path:?}");
         let at = path.iter().position(|name| name == "[frames left out]").unwrap();
         let (root, leaf) = (&path[..at], &path[at + 1..]);
         assert_eq!([root.len(), leaf.len()], [512, 512]);
