@@ -117,10 +117,10 @@ fn very_deep_recursion_keeps_both_ends() {
     // The second is so deep that its root is not looked for.
     for (depth, has_root) in [("5000", true), ("50000", false)] {
         let name = format!("rec-{depth}");
-        let Some(recorded) = record(&place, &name, &[&program, &depth]) else { return };
+        // So long that the way down and the first moments, whose copies are not so deep, are little on a busy machine, too.
+        let Some(recorded) = record(&place, &name, &[&program, &depth, &"1.5"]) else { return };
         let (path, share) = main_path(&recorded, "at_the_bottom");
-        // The rest is the way down, and the first moments, whose copies are not so deep: more of it on a busy machine.
-        assert!(share > 0.8, "{share} of the time is on {path:?}");
+        assert!(share > 0.9, "{share} of the time is on {path:?}");
         let at = path.iter().position(|name| name == "[frames left out]").unwrap();
         let (root, leaf) = (&path[..at], &path[at + 1..]);
         assert_eq!([root.len(), leaf.len()], [512, 512]);

@@ -59,7 +59,7 @@ static int loop(void) {
         pthread_create(&jobs[i].id, 0, run, &jobs[i]);
     }
     delay = run_delay_ns();
-    for (start = wall_ns(); wall_ns() < start + 4000000000u; calls += 1000)
+    for (start = wall_ns(); wall_ns() < start + 12000000000ull; calls += 1000)
         for (int i = 0; i < 1000; i++) kept += (uint64_t)syscall(SYS_getppid);
     delay = run_delay_ns() - delay;
     over = 1;
