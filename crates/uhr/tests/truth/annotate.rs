@@ -21,8 +21,12 @@ fn divisions(place: &Place, who: Who, flags: &[&str]) -> Option<(Recorded, BTree
 
 /// The mnemonics of all of a program's instructions, by address.
 fn objdump(program: &Path) -> BTreeMap<u64, String> {
-    let output = Command::new("objdump").args(["-d", "-M", "intel", "-w"]).arg(program).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    disassembled(Command::new("objdump").args(["-d", "-M", "intel", "-w"]).arg(program)).into_iter().collect()
+}
+
+/// The address and mnemonic of each instruction that objdump shows.
+pub(crate) fn disassembled(objdump: &mut Command) -> Vec<(u64, String)> {
+    let text = String::from_utf8(objdump.output().unwrap().stdout).unwrap();
     let instruction = |line: &str| {
         let (address, rest) = line.trim_start().split_once(":\t")?;
         let text = rest.split_once('\t')?.1;

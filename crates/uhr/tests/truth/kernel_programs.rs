@@ -10,7 +10,7 @@ use libbpf_rs::{Object, ObjectBuilder, Program, ProgramInput};
 use serde_json::Value;
 use uhr_recording::Recording;
 
-use crate::annotate::{address, mnemonic, share};
+use crate::annotate::{address, disassembled, mnemonic, share};
 use crate::harness::{
     Place, Recorded, Running, Who, ask, built, find, has, has_ebpf, line_of, rows, source, wait_until,
 };
@@ -306,12 +306,5 @@ fn objdump(place: &Place, code: &[u8], start: u64) -> Vec<(u64, String)> {
     std::fs::write(&file, code).unwrap();
     let mut objdump = Command::new("objdump");
     objdump.args(["-D", "-b", "binary", "-m", "i386:x86-64", "-M", "intel", "-w"]);
-    let output = objdump.arg(format!("--adjust-vma={start:#x}")).arg(&file).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let instruction = |line: &str| {
-        let (address, rest) = line.trim_start().split_once(":\t")?;
-        let text = rest.split_once('\t')?.1;
-        Some((u64::from_str_radix(address, 16).ok()?, mnemonic(text).to_owned()))
-    };
-    text.lines().filter_map(instruction).collect()
+    disassembled(objdump.arg(format!("--adjust-vma={start:#x}")).arg(&file))
 }
