@@ -196,7 +196,7 @@ impl<'a> Jitdump<'a> {
         let code = found.ok_or(Unnamed::because(reason))?;
         let mut name = runtime_name::parse(&String::from_utf8_lossy(code.name));
         if let Some(line) = self.line(code, address.0) {
-            name.location = line.location(code);
+            name.location = line.location(name.location);
         }
         Ok(Symbolized {
             start: RelativeAddress(code.start),
@@ -224,12 +224,13 @@ impl<'a> Jitdump<'a> {
             if !wants_lines(start..end) {
                 continue;
             }
+            let name = runtime_name::parse(&String::from_utf8_lossy(code.name)).location;
             let places = lines.iter().map(|line| (line.address.wrapping_sub(code.moved_by), line));
             // Newer code can lie where a part of this was.
             let is_own =
                 |address: u64| (start.0..end.0).contains(&address) && self.ranges.find(address) == row;
             for (address, line) in places.filter(|(address, _)| is_own(*address)) {
-                let location = line.location(code);
+                let location = line.location(name.clone());
                 name_bytes += [&location.function, &location.file]
                     .into_iter()
                     .flatten()
@@ -268,8 +269,7 @@ impl<'a> Jitdump<'a> {
 
 impl Line<'_> {
     /// Where it is, in the function that a name says. A name can have a file, too.
-    fn location(&self, code: &Code<'_>) -> Location {
-        let name = runtime_name::parse(&String::from_utf8_lossy(code.name)).location;
+    fn location(&self, name: Location) -> Location {
         let file = Some(String::from_utf8_lossy(self.file).into_owned()).filter(|file| !file.is_empty());
         Location { file: file.or(name.file), line: Some(self.line).filter(|&line| line > 0), ..name }
     }
