@@ -46,5 +46,5 @@ pub use host::{clock, host};
 pub use interrupt::{Interrupt, Interrupts};
 pub use modules::{HeldFile, vdso_image};
 pub use recorder::{Captured, Options, Recorder, SETCAP, SamplerChoice, Target};
-pub use uhr_ebpf::{Feature, LoadError, Refused, features};
+pub use uhr_ebpf::{Feature, LoadError, Refused, effective_capabilities, features};
 pub use unwind_choice::UnwindChoice;

@@ -20,7 +20,7 @@ typedef long long s64;
 #define UHR_MAX_STEPS 8192 /* if the root is no farther than that (a step takes some 20 ns), */
 #define UHR_MAX_WINDOWS 1024 /* nor lies more than 2 MiB above (a window takes some 150 ns) */
 #define UHR_COPY 16384          /* bytes of stack */
-#define UHR_MAX_COPY 61440      /* of a deeper one: whole pages, and their number fits into 16 bits */
+#define UHR_MAX_COPY 61440      /* of a deeper one: whole pages, and as many as 16 bits can count */
 #define UHR_PAGE 4096
 #define UHR_LEAF_BYTES 64       /* of stack with a chain of frame pointers: where the caller of a function without a frame is */
 #define UHR_SLOTS 12            /* kinds of wait that a thread keeps apart */

@@ -7,7 +7,8 @@
 #include "kernel.h"
 
 /* The key is the address of the kernel's own record of the task. Its element goes when the task is freed (free.bpf.c), and
-   at the latest when the address is a new task's (on_fork). Elements are made before they are needed: the allocator must not be called from everywhere. */
+   at the latest when the address is a new task's (on_fork). Elements are made before they are needed: the allocator must not
+   be called from everywhere. */
 #define KEPT_BY_TASK(map, kept, most)          \
     struct {                                   \
         __uint(type, BPF_MAP_TYPE_HASH);       \

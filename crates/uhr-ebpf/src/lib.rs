@@ -39,7 +39,7 @@ pub use loaded_programs::{
     ProgramCode, ProgramFunction, ProgramLine, ProgramOutline, next_program, program_code, program_outline,
 };
 pub use options::{Options, Scope};
-pub use probe::{Feature, Refused, check_rights, features};
+pub use probe::{Feature, Refused, check_rights, effective_capabilities, features};
 pub use programs::{instead, purpose};
 pub use sampler::{RINGS, Sampler};
 pub use stack_sample::{KEPT_FRAMES, Registers, Sample, SampleKind, WalkEnd, WalkedFrame};

@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_sys::{bpf_func_info, bpf_line_info, bpf_prog_info};
 
@@ -106,6 +106,20 @@ pub fn program_code(id: u32) -> io::Result<ProgramCode> {
     Ok(ProgramCode { functions, lines })
 }
 
+/// What the kernel says of a program, without arrays.
+pub(crate) fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf_prog_info> {
+    ask(program, bpf_prog_info::default())
+}
+
+fn ask(program: BorrowedFd<'_>, mut wanted: bpf_prog_info) -> io::Result<bpf_prog_info> {
+    let mut bytes = size_of_val(&wanted) as u32;
+    // SAFETY: each pointer in `wanted` is 0, or that of a live buffer of as many records as its count says, of the size that the
+    // kernel itself has told (the methods of `Program` here are all that set any).
+    let result =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut wanted, &raw mut bytes) };
+    if result == 0 { Ok(wanted) } else { Err(io::Error::last_os_error()) }
+}
+
 /// A program that is held, and what the kernel says of it.
 struct Program {
     fd: OwnedFd,
@@ -121,20 +135,13 @@ impl Program {
         }
         // SAFETY: the kernel has just given it to us alone.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let mut this = Self { fd, info: bpf_prog_info::default() };
-        this.info = this.ask(this.info)?;
-        Ok(this)
+        let info = program_info(fd.as_fd())?;
+        Ok(Self { fd, info })
     }
 
     /// Asks with the arrays that `wanted` points to. The kernel fills at most what their counts allow.
-    fn ask(&self, mut wanted: bpf_prog_info) -> io::Result<bpf_prog_info> {
-        let mut bytes = size_of_val(&wanted) as u32;
-        // SAFETY: each pointer in `wanted` is 0, or that of a live buffer of as many records as its count says, of the size
-        // that the kernel itself has told.
-        let result = unsafe {
-            libbpf_sys::bpf_prog_get_info_by_fd(self.fd.as_raw_fd(), &raw mut wanted, &raw mut bytes)
-        };
-        if result == 0 { Ok(wanted) } else { Err(io::Error::last_os_error()) }
+    fn ask(&self, wanted: bpf_prog_info) -> io::Result<bpf_prog_info> {
+        ask(self.fd.as_fd(), wanted)
     }
 
     /// What to ask for one kind of array alone: the sizes of the kernel's records, which it insists on, and no others.

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::LoadError;
+use crate::loaded_programs::program_info;
 use crate::loading::{load_whole, open, reason_of};
 use crate::log;
 use crate::options::{Options, Scope};
@@ -23,6 +24,12 @@ pub struct Feature {
     pub instead: Option<&'static str>,
     /// `None`: the kernel took it.
     pub refused: Option<Refused>,
+}
+
+impl Feature {
+    fn of(program: String, refused: Option<Refused>) -> Self {
+        Self { purpose: purpose(&program), instead: instead(&program), program, refused }
+    }
 }
 
 /// Why the kernel did not take a program.
@@ -61,7 +68,7 @@ pub fn features() -> Result<Vec<Feature>, LoadError> {
     let feature = |program: String| {
         let missing = loaded.missing.iter().find(|(absent, _)| *absent == program);
         let refused = missing.map(|(_, reason)| Refused { reason: reason.clone(), is_unsure: false });
-        Feature { purpose: purpose(&program), instead: instead(&program), program, refused }
+        Feature::of(program, refused)
     };
     Ok(names.into_iter().chain(parts).map(feature).collect())
 }
@@ -75,14 +82,13 @@ pub(crate) fn each() -> Result<(Programs, Vec<Feature>), LoadError> {
             open(&options, programs)?.progs().map(|program| text(program.name())).collect();
         let feature = |program: String| {
             let refused = refused(&program, &options, programs);
-            Feature { purpose: purpose(&program), instead: instead(&program), program, refused }
+            Feature::of(program, refused)
         };
         let mut features: Vec<Feature> = names.into_iter().map(feature).collect();
         let parts = PARTS.into_iter().filter(|part| *part == WALKER || programs == Programs::Older);
         features.extend(parts.map(|part| {
             let reason = "it does not take all programs".to_owned();
-            let refused = Some(Refused { reason, is_unsure: false });
-            Feature { program: part.to_owned(), purpose: purpose(part), instead: instead(part), refused }
+            Feature::of(part.to_owned(), Some(Refused { reason, is_unsure: false }))
         }));
         let is_lost = |own: &Feature| own.refused.is_some() && REQUIRED.contains(&own.program.as_str());
         let is_enough = !features.iter().any(is_lost);
@@ -118,16 +124,18 @@ fn refused(program: &str, options: &Options, programs: Programs) -> Option<Refus
 /// CAP_SYS_ADMIN, CAP_PERFMON and CAP_BPF (include/uapi/linux/capability.h).
 const CAPABILITIES: [(&str, u32); 3] = [("cap_sys_admin", 21), ("cap_perfmon", 38), ("cap_bpf", 39)];
 
+/// The capabilities that this process has now, a bit each (include/uapi/linux/capability.h). `None`: there is no `/proc`.
+pub fn effective_capabilities() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
+}
+
 /// Whether the rights are there, and what the programs stand on.
 ///
 /// # Errors
 /// [`LoadError::NotPermitted`] and [`LoadError::NoBtf`].
 pub fn check_rights() -> Result<(), LoadError> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
-        .unwrap_or(0);
+    let effective = effective_capabilities().unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
     let missing: Vec<&str> = CAPABILITIES
         .iter()
@@ -165,14 +173,6 @@ pub(crate) struct RunStats {
 
 /// What the kernel counted of a program so far.
 pub(crate) fn run_stats(program: BorrowedFd<'_>) -> Option<RunStats> {
-    let mut found = libbpf_sys::bpf_prog_info::default();
-    let mut bytes = size_of_val(&found) as u32;
-    // SAFETY: the kernel fills at most `bytes` of a struct of that size; it has no pointers that it would follow, all are 0.
-    let result =
-        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut found, &raw mut bytes) };
-    (result == 0).then_some(RunStats {
-        runs: found.run_cnt,
-        ns: found.run_time_ns,
-        left_out: found.recursion_misses,
-    })
+    let found = program_info(program).ok()?;
+    Some(RunStats { runs: found.run_cnt, ns: found.run_time_ns, left_out: found.recursion_misses })
 }

@@ -37,13 +37,20 @@ const MAX_START_FRAME: u64 = 16;
 const MAX_FRAME: u64 = 1 << 20;
 
 /// What was read of the code of one process, by address, until the mapping there changes.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(super) struct CodeCache {
     around: FxHashMap<u64, Option<CodeAround>>,
     exits: FxHashMap<u64, Arc<[Exit]>>,
     /// What searches for them may still take.
     work_left: usize,
     walks: u32,
+}
+
+impl Default for CodeCache {
+    fn default() -> Self {
+        let (around, exits) = (FxHashMap::default(), FxHashMap::default());
+        Self { around, exits, work_left: MAX_SAVED, walks: 0 }
+    }
 }
 
 impl CodeCache {
@@ -64,9 +71,8 @@ impl CodeCache {
 
     /// Another stack is walked.
     pub(super) fn begin_walk(&mut self) {
-        let is_first = self.walks == 0;
-        self.work_left = if is_first { MAX_SAVED } else { MAX_SAVED.min(self.work_left + WORK_A_WALK) };
-        self.walks = self.walks.wrapping_add(1).max(1);
+        self.work_left = MAX_SAVED.min(self.work_left + WORK_A_WALK);
+        self.walks = self.walks.wrapping_add(1);
     }
 
     /// Reads anew, next time: the code may have been written anew since. A search takes longer, and is made anew now and then.

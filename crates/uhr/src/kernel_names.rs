@@ -4,11 +4,8 @@
 /// The command that makes this host show them to this user, where settings are what hides them.
 pub(crate) fn remedy_here() -> Option<String> {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse().ok();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let capabilities = capabilities.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     // CAP_SYSLOG is bit 34 (include/uapi/linux/capability.h).
-    let has_syslog = capabilities.is_some_and(|bits| bits & 1 << 34 != 0);
+    let has_syslog = uhr_collect::effective_capabilities().is_some_and(|bits| bits & 1 << 34 != 0);
     let paranoid = number("/proc/sys/kernel/perf_event_paranoid");
     remedy(has_syslog, number("/proc/sys/kernel/kptr_restrict"), paranoid)
 }

@@ -51,15 +51,14 @@ impl Facts {
     /// Asks the kernel and `/proc`.
     pub(super) fn gather() -> Self {
         let status = text("/proc/self/status");
-        // CAP_SYS_PTRACE is bit 19 (include/uapi/linux/capability.h).
-        let capabilities = field(&status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         Self {
             access: Access::probe(),
             ebpf: uhr_collect::features().map_err(|error| error.to_string()),
             kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
             is_root: effective_uid(&status) == Some(0),
-            may_ptrace: capabilities.is_some_and(|bits| bits & 1 << 19 != 0),
+            // CAP_SYS_PTRACE is bit 19 (include/uapi/linux/capability.h).
+            may_ptrace: uhr_collect::effective_capabilities().is_some_and(|bits| bits & 1 << 19 != 0),
             ptrace_scope: number("/proc/sys/kernel/yama/ptrace_scope"),
             kernel_symbols: shows_addresses(),
             kptr_restrict: number("/proc/sys/kernel/kptr_restrict"),
